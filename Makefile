@@ -1,0 +1,45 @@
+# Each target sets up what it needs; `make test` works on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help test check lint types imports format bench clean
+
+help:
+	@echo "make test     run the tests"
+	@echo "make check    lint, formatting, types, import layers, tests"
+	@echo "make bench    measure speed and memory against the peers; writes results/"
+	@echo "make format   let ruff rewrite the code"
+	@echo "make clean    remove the environment and caches"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+test: $(READY)
+	$(BIN)/pytest -n auto
+
+check: lint types imports test
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/loss.py
+	$(BIN)/python benchmarks/density.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,77 @@
+"""oddone: an image classifier that knows when it is looking at something it has never seen.
+
+Importing this package is cheap: each public name is imported when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
+    from oddone.density import (
+        Gaussians as Gaussians,
+        Moments as Moments,
+    )
+    from oddone.errors import (
+        DataError as DataError,
+        OddOneError as OddOneError,
+        SettingsError as SettingsError,
+        SettingsWarning as SettingsWarning,
+    )
+    from oddone.fusion import (
+        Verdicts as Verdicts,
+        average as average,
+        decide as decide,
+        harmonic as harmonic,
+        nearest as nearest,
+        view_weighted as view_weighted,
+    )
+    from oddone.losses import (
+        MCL as MCL,
+        MCLLoss as MCLLoss,
+        MCLTerms as MCLTerms,
+        SimCLRLoss as SimCLRLoss,
+        SupConLoss as SupConLoss,
+        mcl_loss as mcl_loss,
+        simclr_loss as simclr_loss,
+        supcon_loss as supcon_loss,
+    )
+    from oddone.metrics import (
+        accuracy as accuracy,
+        aupr_in as aupr_in,
+        aupr_out as aupr_out,
+        auroc as auroc,
+        fpr_at_95_ind as fpr_at_95_ind,
+        fpr_at_95_ood as fpr_at_95_ood,
+    )
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "density": ("Gaussians", "Moments"),
+    "errors": ("DataError", "OddOneError", "SettingsError", "SettingsWarning"),
+    "fusion": ("Verdicts", "average", "decide", "harmonic", "nearest", "view_weighted"),
+    "losses": (
+        "MCL",
+        "MCLLoss",
+        "MCLTerms",
+        "SimCLRLoss",
+        "SupConLoss",
+        "mcl_loss",
+        "simclr_loss",
+        "supcon_loss",
+    ),
+    "metrics": ("accuracy", "aupr_in", "aupr_out", "auroc", "fpr_at_95_ind", "fpr_at_95_ood"),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'oddone' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"oddone.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,26 @@
+"""What oddone raises and warns about when the input, not the program, is wrong.
+
+    OddOneError (ValueError)
+    ├── SettingsError    the settings contradict each other or the call
+    └── DataError        the data cannot support what was asked
+
+    SettingsWarning (UserWarning)    legal settings that the paper advises against
+
+Every message names the thing, the number and the fix.
+"""
+
+
+class OddOneError(ValueError):
+    """Something the caller can fix; the message says how."""
+
+
+class SettingsError(OddOneError):
+    """The settings contradict each other or the call; the message says which to change."""
+
+
+class DataError(OddOneError):
+    """The data cannot support what was asked; the message says what to add or drop."""
+
+
+class SettingsWarning(UserWarning):
+    """The settings are legal, but outside what the paper's analysis covers."""

@@ -1,0 +1,247 @@
+"""Masked Contrastive Learning: a class-conditional mask (CCM) and positive attraction (SPA)."""
+
+import logging
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.errors import SettingsError, SettingsWarning
+from oddone.losses.contrast import Denominator, masked_contrast
+from oddone.losses.masks import (
+    Masks,
+    check_parents,
+    check_rows,
+    count_unpaired,
+    draw_partners,
+    joint,
+    numbered,
+    same,
+    share,
+)
+from oddone.losses.simclr import check_temperature
+
+logger = logging.getLogger(__name__)
+
+Attraction = Literal["expectation", "sampled"]
+SpaSiblings = Literal["absent", "ones"]
+
+
+class AlphaRange(NamedTuple):
+    """Between which values of alpha both conditions of Appendix A hold."""
+
+    low: float
+    """Convergence: below it SPA pulls each class into one point."""
+    high: float
+    """Attraction: above it SPA may push the rows of a class apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCL:
+    """How masked contrastive learning pulls and pushes; the defaults are the paper's Section 4.
+
+    docs/paper.md says where the paper and its authors' code differ and which setting is which.
+    """
+
+    temperature: float = 0.2
+    alpha: float = 0.05
+    """The push between rows of one class in one pose."""
+    beta: float = 2.5
+    """The push between rows of one class in different poses."""
+    spa_weight: float = 1.0
+    """The weight of the SPA term (the paper's lambda)."""
+    denominator: Denominator = "printed"
+    """Whether the attracted row's own term in the denominator has the weight that the mask gives
+    it ("printed") or 1/temperature ("softmax")."""
+    attraction: Attraction = "expectation"
+    """Whether SPA attracts all partners alike (the exact expectation) or `samples` random ones."""
+    samples: int = 1
+    """How many partners each row draws when `attraction` is "sampled"."""
+    clamp: bool = False
+    """Whether negative similarities are clamped to about zero, as in the authors' code."""
+    spa_siblings: SpaSiblings = "absent"
+    """Whether SPA's denominator leaves the siblings out, as printed, or counts each as exp(0) = 1,
+    as in the authors' code ("ones")."""
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        ceiling = 1 / self.temperature
+        if not 0 < self.beta <= ceiling:
+            raise SettingsError(
+                f"beta={self.beta}: choose it above 0 and at most 1/temperature={ceiling}"
+            )
+        if not 0 < self.alpha <= self.beta:
+            raise SettingsError(
+                f"alpha={self.alpha}: choose it above 0 and at most beta={self.beta}"
+            )
+        if not 0 <= self.spa_weight < math.inf:
+            raise SettingsError(
+                f"spa_weight={self.spa_weight}: choose 0 (no SPA) or a positive number"
+            )
+        if self.samples < 1:
+            raise SettingsError(f"samples={self.samples}: draw at least 1 partner a row")
+        for name, choices in (
+            ("denominator", get_args(Denominator)),
+            ("attraction", get_args(Attraction)),
+            ("spa_siblings", get_args(SpaSiblings)),
+        ):
+            if getattr(self, name) not in choices:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)!r}: choose {' or '.join(map(repr, choices))}"
+                )
+
+    def alpha_range(self, batch_size: int, classes: int, views: int = 2) -> AlphaRange:
+        """Return the interval for alpha that Appendix A derives.
+
+        `batch_size` is the paper's N, the number of parents (posed images), each with so many
+        `views`, and `classes` its C, the number of classes times poses. Like the paper, this
+        takes 2N/C as the number of partners a row has. The conditions are sufficient, not
+        necessary.
+        """
+        if batch_size < 2 or classes < 1 or views < 2:
+            raise SettingsError(
+                f"batch_size={batch_size}, classes={classes}, views={views}: the interval of "
+                f"alpha needs at least 2 posed images, 1 class and 2 views"
+            )
+        rows = views * batch_size
+        spa_share = self.spa_weight / (1 + self.spa_weight)
+        return AlphaRange(
+            low=spa_share / (self.temperature * (rows - views)),
+            high=1 / (self.temperature * rows / classes),
+        )
+
+
+class MCLTerms(NamedTuple):
+    """The MCL loss and its two terms, each a mean over all rows. `spa` is not yet weighted."""
+
+    total: Float[Tensor, ""]
+    ccm: Float[Tensor, ""]
+    spa: Float[Tensor, ""]
+
+
+def mcl_loss(
+    embeddings: Float[Tensor, "rows dim"],
+    labels: Int[Tensor, " rows"],
+    poses: Int[Tensor, " rows"] | None,
+    parents: Int[Tensor, " rows"],
+    settings: MCL,
+    *,
+    generator: torch.Generator | None = None,
+) -> MCLTerms:
+    """Return the MCL loss (Eq. 10) and its two terms. May be negative: as printed it is no softmax.
+
+    `poses=None` trains without the auxiliary task. A row that has nobody to attract adds zero to
+    that term; their number goes to the log (and see `count_unpaired`). `generator` is for
+    `attraction="sampled"` alone.
+    """
+    check_rows(embeddings, labels=labels, parents=parents)
+    if poses is None:
+        poses = torch.zeros_like(labels)
+    check_rows(embeddings, poses=poses)
+    check_parents(parents, labels=labels, poses=poses)
+    numbers = numbered(torch.arange(len(labels), device=labels.device), embeddings)
+    families, classes = numbered(parents, embeddings), numbered(labels, embeddings)
+    groups = numbered(joint(labels, poses), embeddings)
+    _report_unpaired(labels, poses, parents)
+    _warn_outside_alpha_range(settings, families, groups)
+    partners = _partners(groups, families, settings, generator)
+
+    def masks(block: Tensor, window: Tensor) -> Sequence[Masks]:
+        itself, siblings = same(numbers, block, window), same(families, block, window)
+        twins, class_mates = same(groups, block, window), same(classes, block, window)
+        # Eq. 11: alpha between twins, beta between other class mates, 1/temperature otherwise.
+        repel = torch.full_like(itself, 1 / settings.temperature)
+        repel.add_(class_mates, alpha=settings.beta - 1 / settings.temperature)
+        repel.add_(twins, alpha=settings.alpha - settings.beta)
+        ccm = Masks(share(siblings - itself), repel, absent=itself)  # Eq. 6
+        attract = partners(block, window, twins - siblings)
+        if settings.spa_siblings == "absent":
+            spa = Masks(attract, repel, absent=siblings)  # Eq. 9
+        else:
+            spa = Masks(attract, repel * (1 - siblings), absent=itself)
+        return ccm, spa
+
+    total, terms = masked_contrast(
+        embeddings,
+        labels,
+        masks,
+        settings.temperature,
+        weights=(1.0, settings.spa_weight),
+        denominator=settings.denominator,
+        clamp=settings.clamp,
+    )
+    return MCLTerms(total, *terms.unbind())
+
+
+Partners = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From a block, its window and the 0/1 mask of possible partners to the weights SPA attracts by."""
+
+
+def _partners(
+    groups: Float[Tensor, " rows"],
+    families: Float[Tensor, " rows"],
+    settings: MCL,
+    generator: torch.Generator | None,
+) -> Partners:
+    """Return how SPA attracts: all partners equally (Appendix A), or some drawn at random."""
+    if settings.attraction == "expectation":
+        return lambda _block, _window, possible: share(possible)
+    if generator is None:
+        raise SettingsError(
+            "attraction='sampled' draws partners at random: pass mcl_loss a torch.Generator"
+        )
+    drawn = draw_partners(groups, families, settings.samples, generator=generator)
+
+    def sampled(block: Tensor, window: Tensor, possible: Tensor) -> Tensor:
+        column = torch.empty_like(drawn[:, 0])
+        column[window] = torch.arange(len(window), device=window.device)
+        each = possible.new_full((1, 1), 1 / settings.samples).expand(drawn[block].shape)
+        weights = torch.zeros_like(possible).scatter_add_(1, column[drawn[block]], each)
+        # A row without a partner has drawn itself, which is not possible.
+        return weights.mul_(possible)
+
+    return sampled
+
+
+def _report_unpaired(labels: Tensor, poses: Tensor, parents: Tensor) -> None:
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    unpaired = count_unpaired(labels, poses, parents)
+    if any(unpaired):
+        logger.info(
+            "of %d rows, %d have no sibling (CCM) and %d no partner (SPA); they add nothing",
+            len(labels),
+            unpaired.ccm,
+            unpaired.spa,
+        )
+
+
+_warned: set[MCL] = set()
+
+
+def _warn_outside_alpha_range(
+    settings: MCL, families: Float[Tensor, " rows"], groups: Float[Tensor, " rows"]
+) -> None:
+    """Warn, once for each value of the settings, that Appendix A advises against this alpha."""
+    if settings in _warned or settings.spa_weight == 0 or len(groups) == 0:
+        return
+    batch_size, classes = int(families.max()) + 1, int(groups.max()) + 1
+    views = round(len(groups) / batch_size)
+    if batch_size < 2 or views < 2:
+        return
+    low, high = settings.alpha_range(batch_size, classes, views)
+    if low <= settings.alpha < high:
+        return
+    _warned.add(settings)
+    effect = "pull each class into one point" if settings.alpha < low else "push classes apart"
+    warnings.warn(
+        f"alpha={settings.alpha:g} is outside [{low:.3g}, {high:.3g}), where SPA is known to work "
+        f"for {len(groups)} rows in {classes} groups (Appendix A of the paper); it may {effect}",
+        SettingsWarning,
+        stacklevel=3,
+    )

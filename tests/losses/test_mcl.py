@@ -1,0 +1,372 @@
+import logging
+import math
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import oracles
+import pytest
+import torch
+from batches import Batch, batches, make_batch
+from hypothesis import given, settings as settings_of_hypothesis, strategies as st
+from torch import Tensor
+
+from oddone.errors import DataError, SettingsError, SettingsWarning
+from oddone.losses import MCL, MCLLoss, MCLTerms, mcl_loss, simclr_loss
+from oddone.losses.masks import draw_partners, joint, numbered
+
+# Small batches rarely meet Appendix A's conditions; one test below is about the warning itself.
+pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
+
+settings_strategy = st.builds(
+    MCL,
+    temperature=st.sampled_from([0.07, 0.2, 0.5]),
+    alpha=st.sampled_from([0.01, 0.05, 1.0]),
+    beta=st.sampled_from([1.0, 2.0]),
+    spa_weight=st.sampled_from([0.0, 0.5, 1.0]),
+    denominator=st.sampled_from(["printed", "softmax"]),
+    attraction=st.sampled_from(["expectation", "sampled"]),
+    samples=st.integers(1, 3),
+    clamp=st.booleans(),
+    spa_siblings=st.sampled_from(["absent", "ones"]),
+)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def loss_of(batch: Batch, settings: MCL, **changes: Tensor) -> MCLTerms:
+    return mcl_loss(*batch._replace(**changes), settings, generator=seeded())
+
+
+@given(batches(), settings_strategy)
+def test_mcl_is_the_papers_equations(batch: Batch, settings: MCL) -> None:
+    if len(batch.parents) < 2:
+        return  # the equations' denominators are empty
+    drawn = None
+    if settings.attraction == "sampled":
+        drawn = draw_partners(
+            numbered(joint(batch.labels, batch.poses), batch.embeddings),
+            numbered(batch.parents, batch.embeddings),
+            settings.samples,
+            generator=seeded(),
+        ).tolist()
+    ccm, spa = oracles.mcl(
+        *(tensor.tolist() for tensor in batch),
+        tau=settings.temperature,
+        alpha=settings.alpha,
+        beta=settings.beta,
+        softmax=settings.denominator == "softmax",
+        clamp=settings.clamp,
+        sibling_ones=settings.spa_siblings == "ones",
+        drawn=drawn,
+    )
+    ours = loss_of(batch, settings)
+    assert ours.ccm.item() == pytest.approx(ccm, rel=1e-7, abs=1e-7)
+    assert ours.spa.item() == pytest.approx(spa, rel=1e-7, abs=1e-7)
+    assert ours.total.item() == pytest.approx(ccm + settings.spa_weight * spa, rel=1e-7, abs=1e-7)
+
+
+@given(batches())
+def test_without_masks_and_attraction_mcl_is_simclr(batch: Batch) -> None:
+    settings = MCL(temperature=0.2, alpha=5.0, beta=5.0, spa_weight=0.0)
+    expected = simclr_loss(batch.embeddings, batch.parents, 0.2)
+    torch.testing.assert_close(loss_of(batch, settings).total, expected)
+
+
+@given(batches())
+def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: Batch) -> None:
+    settings = MCL(beta=5.0)
+    joined = mcl_loss(
+        batch.embeddings, joint(batch.labels, batch.poses), None, batch.parents, settings
+    )
+    torch.testing.assert_close(loss_of(batch, settings), joined)
+
+
+@given(batches(), settings_strategy.filter(lambda s: s.attraction == "expectation"))
+def test_the_order_of_rows_does_not_matter(batch: Batch, settings: MCL) -> None:
+    shuffled = batch.take(torch.randperm(len(batch.parents), generator=seeded(1)))
+    torch.testing.assert_close(loss_of(shuffled, settings), loss_of(batch, settings))
+
+
+@given(batches(), settings_strategy)
+def test_the_names_of_classes_poses_and_parents_do_not_matter(batch: Batch, settings: MCL) -> None:
+    renamed = batch._replace(
+        labels=10 - 3 * batch.labels, poses=batch.poses + 2**40, parents=-batch.parents
+    )
+    sampled = settings.attraction == "sampled"  # draws differ, their expectation does not
+    settings = replace(settings, attraction="expectation") if sampled else settings
+    torch.testing.assert_close(loss_of(renamed, settings), loss_of(batch, settings))
+
+
+@given(batches(), settings_strategy, st.floats(1e-3, 1e3))
+def test_rotating_and_scaling_the_embedding_space_does_not_matter(
+    batch: Batch, settings: MCL, scale: float
+) -> None:
+    dim = batch.embeddings.shape[1]
+    turn = torch.linalg.qr(torch.randn(dim, dim, dtype=torch.float64, generator=seeded(1))).Q
+    turned = loss_of(batch, settings, embeddings=scale * batch.embeddings @ turn)
+    torch.testing.assert_close(turned, loss_of(batch, settings))
+
+
+@settings_of_hypothesis(max_examples=25)
+@given(batches(), settings_strategy.filter(lambda s: s.temperature == 0.2))
+def test_the_gradients_of_total_and_terms_are_right(batch: Batch, settings: MCL) -> None:
+    assert torch.autograd.gradcheck(
+        lambda embeddings: tuple(loss_of(batch, settings, embeddings=embeddings)),
+        batch.embeddings.requires_grad_(),
+    )
+
+
+def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
+    """For two rows q, r of one group, dL/dsim(q, r) is the printed closed form."""
+    batch = make_batch(parents=6, classes=2, poses=1, dim=12)
+    tau, alpha = 0.2, 0.05
+    similarity = (
+        torch.nn.functional.normalize(batch.embeddings)
+        @ torch.nn.functional.normalize(batch.embeddings).mT
+    )
+    # Push one similarity alone: a symmetric matrix with unit diagonal is a Gram matrix, and its
+    # Cholesky factor has just these similarities.
+    gram = (0.5 * similarity + 0.5 * torch.eye(12)).requires_grad_()
+    rows = torch.linalg.cholesky(gram)
+    loss_of(batch, MCL(temperature=tau, alpha=alpha), embeddings=rows).spa.backward()
+    q = 0
+    partners = (batch.labels == batch.labels[q]) & (batch.parents != batch.parents[q])
+    r = int(partners.nonzero()[0, 0])
+    expected = 0.0
+    for one, other in ((q, r), (r, q)):  # sim(q, r) is sim(r, q): both rows' losses move
+        strangers = batch.parents != batch.parents[one]
+        ccm = torch.where(batch.labels == batch.labels[one], alpha, 1 / tau)
+        denominator = (gram[one] * ccm).exp()[strangers].sum()
+        p_times_alpha = alpha * (alpha * gram[one, other]).exp() / denominator
+        partners = strangers & (batch.labels == batch.labels[one])
+        expected += (p_times_alpha - 1 / (tau * partners.sum())).item() / len(rows)
+    assert gram.grad is not None
+    assert (gram.grad[q, r] + gram.grad[r, q]).item() == pytest.approx(expected, rel=1e-9)
+
+
+def dense_mcl(batch: Batch, settings: MCL) -> tuple[Tensor, Tensor]:
+    """Eq. 6 and 9 on whole matrices, differentiated by autograd."""
+    rows = torch.nn.functional.normalize(batch.embeddings, dim=1)
+    similarity = rows @ rows.mT
+    itself = torch.eye(len(rows), dtype=torch.bool)
+    siblings = batch.parents[:, None] == batch.parents
+    mates = batch.labels[:, None] == batch.labels
+    twins = mates & (batch.poses[:, None] == batch.poses)
+    repel = torch.full_like(similarity, 1 / settings.temperature)
+    repel = repel.masked_fill(mates, settings.beta).masked_fill(twins, settings.alpha)
+
+    def contrast(attract: Tensor, absent: Tensor) -> Tensor:
+        push = (repel * similarity).masked_fill(absent, -math.inf).logsumexp(dim=1)
+        weights = attract / attract.sum(dim=1, keepdim=True).clamp(min=1)
+        pull = (weights * similarity).sum(dim=1) / settings.temperature
+        return torch.where(attract.any(dim=1), push - pull, 0).mean()
+
+    return contrast(siblings & ~itself, itself), contrast(twins & ~siblings, siblings)
+
+
+@pytest.mark.parametrize("classes", [1, 3, 10, 300])
+def test_blocks_of_rows_equal_the_dense_form(classes: int) -> None:
+    batch = make_batch(parents=450, classes=classes, poses=4, dim=32, dtype=torch.float32)
+    settings = MCL(spa_weight=0.5)
+    embeddings = batch.embeddings.requires_grad_()
+    ours = loss_of(batch, settings)
+    (our_gradient,) = torch.autograd.grad(ours.total, embeddings)
+    ccm, spa = dense_mcl(batch, settings)
+    (dense_gradient,) = torch.autograd.grad(ccm + 0.5 * spa, embeddings)
+    torch.testing.assert_close((ours.ccm, ours.spa), (ccm, spa), rtol=1e-5, atol=0)
+    error = (our_gradient - dense_gradient).norm() / dense_gradient.norm()
+    assert error < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("denominator", ["printed", "softmax"])
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e4])
+def test_loss_and_gradient_are_finite_in_every_precision(
+    dtype: torch.dtype, denominator: str, scale: float
+) -> None:
+    batch = make_batch(parents=20)
+    embeddings = (batch.embeddings * scale).to(dtype).requires_grad_()
+    terms = loss_of(batch, MCL(denominator=denominator), embeddings=embeddings)
+    terms.total.backward()
+    assert terms.total.dtype == (dtype if dtype == torch.float64 else torch.float32)
+    assert all(term.isfinite() for term in terms)
+    assert embeddings.grad is not None
+    assert embeddings.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("denominator", ["printed", "softmax"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_very_low_temperature_overflows_nothing(denominator: str, dtype: torch.dtype) -> None:
+    batch = make_batch(parents=20, dtype=dtype)
+    embeddings = batch.embeddings.requires_grad_()
+    terms = loss_of(batch, MCL(temperature=0.005, denominator=denominator))
+    terms.total.backward()
+    assert all(term.isfinite() for term in terms)
+    assert embeddings.grad is not None
+    assert embeddings.grad.isfinite().all()
+
+
+def test_autocast_leaves_the_similarities_in_float32() -> None:
+    batch = make_batch(parents=50, dim=64, dtype=torch.float32)
+    expected = loss_of(batch, MCL())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(loss_of(batch, MCL()), expected)
+
+
+def test_softmax_makes_every_pair_a_cross_entropy_and_never_negative() -> None:
+    batch = make_batch(parents=3, classes=1, poses=1)
+    batch.embeddings[:] = batch.embeddings[0]  # all rows alike: the easiest pairs there are
+    printed, softmax = loss_of(batch, MCL()), loss_of(batch, MCL(denominator="softmax"))
+    assert printed.total < 0
+    assert softmax.ccm > 0
+    assert softmax.spa > 0
+
+
+def test_many_samples_approach_the_expectation() -> None:
+    batch = make_batch(parents=20)
+    exact = loss_of(batch, MCL()).spa
+    sampled = loss_of(batch, MCL(attraction="sampled", samples=5000)).spa
+    assert sampled.item() == pytest.approx(exact.item(), rel=5e-3)
+    assert sampled.item() != exact.item()
+
+
+def test_the_same_seed_draws_the_same_partners() -> None:
+    batch = make_batch()
+    settings = MCL(attraction="sampled")
+    assert loss_of(batch, settings) == loss_of(batch, settings)
+    others = [mcl_loss(*batch, settings, generator=seeded(s)).spa.item() for s in range(1, 5)]
+    assert len(set(others)) > 1
+
+
+def test_sampling_without_a_generator_names_the_fix() -> None:
+    with pytest.raises(SettingsError, match="pass mcl_loss a torch"):
+        mcl_loss(*make_batch(), MCL(attraction="sampled"))
+
+
+def test_a_row_without_partner_adds_nothing_and_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    batch = make_batch(parents=4, classes=1, poses=1)
+    lonely = make_batch(parents=1, views=1, seed=9)
+    mixed = Batch(
+        torch.cat((batch.embeddings, lonely.embeddings)),
+        torch.cat((batch.labels, lonely.labels + 100)),
+        torch.cat((batch.poses, lonely.poses)),
+        torch.cat((batch.parents, lonely.parents + 1000)),
+    )
+    with caplog.at_level(logging.INFO, logger="oddone"):
+        loss_of(mixed, MCL())
+    assert "of 9 rows, 1 have no sibling (CCM) and 1 no partner (SPA)" in caplog.text
+
+
+def test_a_batch_without_any_row_has_loss_zero() -> None:
+    empty = make_batch().take(torch.empty(0, dtype=torch.long))
+    embeddings = empty.embeddings.requires_grad_()
+    terms = loss_of(empty, MCL())
+    terms.total.backward()
+    assert terms == (0, 0, 0)
+    assert embeddings.grad is not None
+
+
+def test_memory_grows_with_rows_not_with_rows_squared(run_python: Callable[[str], str]) -> None:
+    """At 32,768 rows one float32 matrix of rows x rows would be 4.3 GB."""
+    peak = run_python(
+        """
+        import resource, torch
+        from oddone.losses import MCL, mcl_loss
+        rows = 32_768
+        parents = torch.arange(rows // 2).repeat(2)
+        embeddings = torch.randn(rows, 8, requires_grad=True)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        mcl_loss(embeddings, parents % 100, parents % 4, parents, MCL(alpha=0.01)).total.backward()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        """
+    )
+    assert int(peak) < 400_000  # KiB
+
+
+def test_the_interval_of_alpha_is_the_papers() -> None:
+    low, high = MCL().alpha_range(batch_size=1024, classes=40)
+    assert high == pytest.approx(0.098, abs=5e-4)
+    assert low == pytest.approx(1 / (0.2 * 2 * 2046))
+    assert MCL(spa_weight=0.0).alpha_range(1024, 40).low == 0
+    four_views = MCL().alpha_range(1024, 40, views=4)
+    assert four_views.high == pytest.approx(high / 2)
+
+
+@pytest.mark.parametrize(("batch_size", "classes"), [(1, 1), (10, 0)])
+def test_the_interval_of_alpha_needs_a_batch(batch_size: int, classes: int) -> None:
+    with pytest.raises(SettingsError, match="at least 2 posed images"):
+        MCL().alpha_range(batch_size, classes)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("alpha", "effect"), [(0.001, "pull each class into one point"), (2.0, "push classes apart")]
+)
+def test_an_alpha_outside_its_interval_warns_once(alpha: float, effect: str) -> None:
+    batch = make_batch(parents=40, classes=2, poses=1)
+    settings = MCL(alpha=alpha)
+    low, high = settings.alpha_range(batch_size=40, classes=2)
+    interval = re.escape(f"[{low:.3g}, {high:.3g})")
+    with pytest.warns(SettingsWarning, match=f"alpha={alpha:g} is outside {interval}.*{effect}"):
+        loss_of(batch, settings)
+    loss_of(batch, settings)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_alpha_inside_its_interval_or_without_spa_does_not_warn() -> None:
+    batch = make_batch(parents=40, classes=2, poses=1)
+    loss_of(batch, MCL(alpha=0.05))
+    loss_of(batch, MCL(alpha=2.0, spa_weight=0.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"alpha": 0.0}, "alpha=0.0: choose it above 0 and at most beta=2.5"),
+        ({"alpha": 3.0}, "alpha=3.0"),
+        ({"alpha": math.nan}, "alpha=nan"),
+        ({"beta": 5.1}, "beta=5.1: choose it above 0 and at most 1/temperature=5.0"),
+        ({"temperature": 0.0}, "temperature=0.0"),
+        ({"spa_weight": -1.0}, "spa_weight=-1.0"),
+        ({"samples": 0}, "samples=0"),
+        ({"denominator": "sofmax"}, "denominator='sofmax': choose 'printed' or 'softmax'"),
+        ({"attraction": "all"}, "attraction='all'"),
+        ({"spa_siblings": "maybe"}, "spa_siblings='maybe'"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_settings_that_contradict_are_refused_at_birth(
+    wrong: dict[str, float | str], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        MCL(**wrong)
+
+
+def test_settings_are_values() -> None:
+    assert MCL() == MCL(temperature=0.2, alpha=0.05, beta=2.5, spa_weight=1.0)
+    assert replace(MCL(), alpha=5.0, beta=5.0).beta == 5  # the bounds themselves are allowed
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_rows_that_disagree_about_their_parent_are_refused() -> None:
+    ids = torch.tensor([0, 0])
+    with pytest.raises(DataError, match="give each pose of an image its own parent"):
+        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0, 1]), ids, MCL())
+    with pytest.raises(DataError, match="poses has shape"):
+        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0]), ids, MCL())
+
+
+def test_the_module_is_the_function() -> None:
+    batch = make_batch()
+    settings = MCL(attraction="sampled", alpha=0.1)
+    ours = MCLLoss(settings)(*batch, generator=seeded())
+    torch.testing.assert_close(ours, loss_of(batch, settings))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SettingsWarning)
+        torch.testing.assert_close(MCLLoss()(*batch), loss_of(batch, MCL()))
