@@ -1,0 +1,52 @@
+"""Self-Ensemble Inference: the distances of an image's views become one distance per class."""
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+PerView = Float[Tensor, "views images classes"]
+PerImage = Float[Tensor, "images classes"]
+
+
+def average(distances: PerView) -> PerImage:
+    """Return the mean over the views (Eq. 17)."""
+    return distances.mean(dim=0)
+
+
+def nearest(distances: PerView) -> PerImage:
+    """Return the distance of the nearest view, the highest score of the paper's max (Eq. 18)."""
+    return distances.amin(dim=0)
+
+
+def harmonic(distances: PerView) -> PerImage:
+    """Return the harmonic mean over the views, per class: one close view looks familiar.
+
+    This is the weighted average of the authors' code; near views weigh more. A view at distance
+    zero makes the mean zero.
+    """
+    return len(distances) / distances.reciprocal().sum(dim=0)
+
+
+def view_weighted(distances: PerView) -> PerImage:
+    """Return the mean over the views, each weighted by its harmonic mean over classes (Eq. 19, 20).
+
+    This is the weighted average as the paper prints it; far views weigh more. A view that touches
+    a class (distance zero) has weight zero; where all views do, they weigh the same.
+    """
+    weights = 1 / distances.reciprocal().sum(dim=2, keepdim=True)
+    weights = weights.where((weights > 0).any(dim=0), 1.0)
+    return (weights * distances).sum(dim=0) / weights.sum(dim=0)
+
+
+class Verdicts(NamedTuple):
+    """For each image its anomaly score (higher = more anomalous) and its likeliest label."""
+
+    scores: Float[Tensor, " images"]
+    labels: Int[Tensor, " images"]
+
+
+def decide(distances: PerImage) -> Verdicts:
+    """Return how far the nearest class is, and which class that is."""
+    scores, labels = distances.min(dim=1)
+    return Verdicts(scores, labels)

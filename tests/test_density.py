@@ -1,0 +1,300 @@
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from scipy.spatial import distance as scipy_distance
+from sklearn.covariance import OAS, EmpiricalCovariance, shrunk_covariance
+from torch import Tensor
+
+from oddone.density import Gaussians, Moments
+from oddone.errors import DataError, SettingsError
+
+
+def clouds(
+    rows: int = 60, groups: int = 3, dim: int = 4, *, offset: float = 0.0, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return correlated embeddings around one centre per group, and their groups."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(rows, dim, dtype=torch.float64, generator=generator)
+    mix = torch.randn(groups, dim, dim, dtype=torch.float64, generator=generator)
+    centre = torch.randn(groups, dim, dtype=torch.float64, generator=generator)
+    group = torch.arange(rows)[torch.randperm(rows, generator=generator)] % groups
+    embeddings = torch.einsum("rde,re->rd", mix[group], noise) + centre[group] + offset
+    return embeddings, group
+
+
+def assert_moments_close(ours: Moments, theirs: Moments, rtol: float = 1e-9) -> None:
+    assert torch.equal(ours.count, theirs.count)
+    torch.testing.assert_close(ours.mean, theirs.mean, rtol=rtol, atol=1e-12)
+    torch.testing.assert_close(ours.scatter, theirs.scatter, rtol=rtol, atol=1e-9)
+
+
+# --- Moments ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 4, 5])
+def test_moments_are_count_mean_and_scatter(dim: int) -> None:
+    embeddings, groups = clouds(dim=dim)
+    moments = Moments.of(embeddings, groups, 3)
+    for group in range(3):
+        rows = embeddings[groups == group]
+        mean, covariance = oracles.mean_and_covariance(rows.tolist())
+        assert moments.count[group] == len(rows)
+        torch.testing.assert_close(moments.mean[group].tolist(), mean)
+        torch.testing.assert_close((moments.scatter[group] / len(rows)).tolist(), covariance)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 1000))
+def test_moments_of_parts_add_up_to_the_whole(first: int, second: int, seed: int) -> None:
+    embeddings, groups = clouds(seed=seed)
+    cuts = sorted((first, second))
+    parts = [slice(0, cuts[0]), slice(cuts[0], cuts[1]), slice(cuts[1], 60)]
+    a, b, c = (Moments.of(embeddings[part], groups[part], 3) for part in parts)
+    whole = Moments.of(embeddings, groups, 3)
+    assert_moments_close(a + b + c, whole)
+    assert_moments_close(a + (b + c), whole)
+    assert_moments_close(c + a + b, whole)
+
+
+def test_large_groups_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings, groups = clouds()
+    whole = Moments.of(embeddings, groups, 3)
+    monkeypatch.setattr("oddone.density.ROWS_AT_ONCE", 7)
+    assert_moments_close(Moments.of(embeddings, groups, 3), whole)
+
+
+def test_moments_far_from_the_origin_keep_their_digits() -> None:
+    near, groups = clouds()
+    far = near + 1e7
+    halves = Moments.of(far[:30], groups[:30], 3) + Moments.of(far[30:], groups[30:], 3)
+    expected = Moments.of(near, groups, 3).scatter
+    # 1e7 + x itself keeps x to about 1e-9; the textbook sum of squares would keep nothing.
+    torch.testing.assert_close(halves.scatter, expected, rtol=1e-7, atol=1e-6)
+
+
+def test_float32_embeddings_are_summed_in_float64() -> None:
+    embeddings, groups = clouds(rows=3000)
+    single = embeddings.float()
+    exact = Moments.of(single.double(), groups, 3)
+    assert_moments_close(Moments.of(single, groups, 3), exact, rtol=1e-12)
+
+
+def test_an_empty_group_adds_nothing() -> None:
+    embeddings, groups = clouds(groups=2)
+    moments = Moments.of(embeddings, groups * 2, 3)  # group 1 is empty
+    assert moments.count.tolist() == [30, 0, 30]
+    assert_moments_close(moments + Moments.of(embeddings[:0], groups[:0], 3), moments)
+    assert (moments.mean[1] == 0).all()
+
+
+def test_moments_refuse_what_they_cannot_count() -> None:
+    embeddings, groups = clouds()
+    with pytest.raises(DataError, match="groups holds 2, which is not one of 0 to 1"):
+        Moments.of(embeddings, groups, 2)
+    with pytest.raises(SettingsError, match="n_groups=0: there must be at least 1"):
+        Moments.of(embeddings, groups, 0)
+    with pytest.raises(DataError, match="1 of 60 embeddings hold NaN"):
+        Moments.of(embeddings.index_fill(0, torch.tensor([3]), torch.nan), groups, 3)
+    with pytest.raises(DataError, match="3 groups in 4 dimensions and of 5 groups in 4"):
+        _ = Moments.of(embeddings, groups, 3) + Moments.of(embeddings, groups, 5)
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_groups_of_the_wrong_length_are_named() -> None:
+    embeddings, groups = clouds()
+    with pytest.raises(DataError, match=r"groups has shape \(59,\) but there are 60 embeddings"):
+        Moments.of(embeddings, groups[1:], 3)
+
+
+# --- Gaussians --------------------------------------------------------------------------------
+
+
+def covariances(gaussians: Gaussians) -> Tensor:
+    factor = torch.linalg.inv(gaussians.whitening)
+    return factor @ factor.mT
+
+
+def test_distances_are_the_papers_equation() -> None:
+    embeddings, groups = clouds()
+    distances = Gaussians.fit(Moments.of(embeddings, groups, 3)).distances(embeddings)
+    for group in range(3):
+        fitted = oracles.mean_and_covariance(embeddings[groups == group].tolist())
+        expected = [oracles.mahalanobis(row, *fitted) for row in embeddings.tolist()]
+        torch.testing.assert_close(distances[:, group].tolist(), expected)
+
+
+def test_distances_agree_with_scipy() -> None:
+    embeddings, groups = clouds(rows=500, dim=20)
+    moments = Moments.of(embeddings, groups, 3)
+    distances = Gaussians.fit(moments).distances(embeddings)
+    for group in range(3):
+        inverse = np.linalg.inv(moments.scatter[group].numpy() / int(moments.count[group]))
+        expected = scipy_distance.cdist(
+            embeddings.numpy(), moments.mean[group : group + 1].numpy(), "mahalanobis", VI=inverse
+        )
+        np.testing.assert_allclose(distances[:, group].numpy(), expected[:, 0], rtol=1e-9)
+
+
+def test_a_unit_gaussian_measures_plain_length() -> None:
+    gaussians = Gaussians(torch.zeros(1, 3), torch.eye(3)[None])
+    assert gaussians.distances(torch.tensor([[3.0, 4.0, 0.0]])).item() == pytest.approx(5)
+
+
+@given(st.integers(0, 1000))
+def test_distances_do_not_depend_on_the_axes(seed: int) -> None:
+    embeddings, groups = clouds(seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64, generator=generator)).Q
+    moved = embeddings @ turn * 3 + 7
+    ours = Gaussians.fit(Moments.of(embeddings, groups, 3)).distances(embeddings)
+    after = Gaussians.fit(Moments.of(moved, groups, 3)).distances(moved)
+    torch.testing.assert_close(after, ours, rtol=1e-7, atol=1e-9)
+
+
+def test_distances_in_parts_equal_distances_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings, groups = clouds()
+    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 3))
+    whole = gaussians.distances(embeddings)
+    monkeypatch.setattr("oddone.density.WHITENED_AT_ONCE", 5 * 3 * 4)
+    torch.testing.assert_close(gaussians.distances(embeddings), whole)
+    assert gaussians.distances(embeddings[:0]).shape == (0, 3)
+
+
+def test_distances_far_from_the_origin_keep_their_digits() -> None:
+    embeddings, groups = clouds()
+    near = Gaussians.fit(Moments.of(embeddings, groups, 3)).distances(embeddings)
+    far = Gaussians.fit(Moments.of(embeddings + 1e6, groups, 3)).distances(embeddings + 1e6)
+    torch.testing.assert_close(far, near, rtol=1e-6, atol=1e-6)
+
+
+def test_the_gradient_of_distances_is_right() -> None:
+    embeddings, groups = clouds(rows=30)
+    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 3))
+    poses = torch.arange(30) % 3
+    inputs = embeddings.requires_grad_()
+    assert torch.autograd.gradcheck(gaussians.distances, inputs)
+    assert torch.autograd.gradcheck(lambda z: gaussians.pose_distances(z, poses, 3), inputs)
+
+
+def test_a_row_is_measured_by_the_gaussians_of_its_own_pose() -> None:
+    embeddings, groups = clouds(rows=120, groups=6)
+    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 6))
+    poses = torch.arange(120) % 3  # 3 poses of 2 classes
+    everything = gaussians.distances(embeddings).reshape(120, 3, 2)
+    expected = everything[torch.arange(120), poses]
+    torch.testing.assert_close(gaussians.pose_distances(embeddings, poses, 3), expected)
+    one_pose = gaussians.pose_distances(embeddings, torch.zeros_like(poses), 1)
+    torch.testing.assert_close(one_pose, everything.reshape(120, 6))
+
+
+def test_float32_gaussians_are_nearly_as_good() -> None:
+    embeddings, groups = clouds(rows=500, dim=20)
+    exact = Gaussians.fit(Moments.of(embeddings, groups, 3))
+    single = exact.to(dtype=torch.float32)
+    ours = single.distances(embeddings.float())
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), exact.distances(embeddings), rtol=1e-4, atol=1e-4)
+    assert exact.distances(embeddings.float()).dtype == torch.float64
+
+
+def test_covariances_are_those_of_scikit_learn() -> None:
+    embeddings, groups = clouds(rows=45, dim=6)
+    moments = Moments.of(embeddings, groups, 3)
+    plain = covariances(Gaussians.fit(moments))
+    shrunk = covariances(Gaussians.fit(moments, shrinkage=0.3))
+    oas = covariances(Gaussians.fit(moments, shrinkage="oas"))
+    for group in range(3):
+        rows = embeddings[groups == group].numpy()
+        empirical = EmpiricalCovariance().fit(rows).covariance_
+        np.testing.assert_allclose(plain[group], empirical, rtol=1e-8)
+        np.testing.assert_allclose(shrunk[group], shrunk_covariance(empirical, 0.3), rtol=1e-8)
+        np.testing.assert_allclose(oas[group], OAS().fit(rows).covariance_, rtol=1e-8)
+
+
+def test_full_shrinkage_leaves_a_sphere() -> None:
+    embeddings, groups = clouds()
+    spheres = covariances(Gaussians.fit(Moments.of(embeddings, groups, 3), shrinkage=1.0))
+    for sphere in spheres:
+        torch.testing.assert_close(sphere, sphere[0, 0] * torch.eye(4, dtype=torch.float64))
+
+
+def test_tied_gaussians_share_the_covariance_around_their_own_means() -> None:
+    embeddings, groups = clouds()
+    tied = Gaussians.fit(Moments.of(embeddings, groups, 3), tied=True)
+    means = torch.stack([embeddings[groups == group].mean(dim=0) for group in range(3)])
+    pooled = EmpiricalCovariance(assume_centered=True).fit((embeddings - means[groups]).numpy())
+    for covariance in covariances(tied):
+        np.testing.assert_allclose(covariance, pooled.covariance_, rtol=1e-8)
+    torch.testing.assert_close(tied.mean, means)
+
+
+def test_shrinkage_lets_a_group_have_fewer_images_than_dimensions() -> None:
+    embeddings, groups = clouds(rows=15, dim=8)
+    moments = Moments.of(embeddings, groups, 3)
+    assert Gaussians.fit(moments, shrinkage="oas").distances(embeddings).isfinite().all()
+    assert Gaussians.fit(moments, shrinkage=0.1).distances(embeddings).isfinite().all()
+    assert Gaussians.fit(moments, tied=True).distances(embeddings).isfinite().all()
+
+
+def test_a_group_with_too_few_images_is_named_with_its_count_and_the_fix() -> None:
+    embeddings, groups = clouds(rows=15, dim=8)
+    moments = Moments.of(embeddings, groups, 3)
+    message = "group 'cat' has 5 images.*in 8 dimensions is singular.*shrinkage='oas'"
+    with pytest.raises(DataError, match=message):
+        Gaussians.fit(moments, names=["cat", "dog", "fox"])
+    with pytest.raises(DataError, match=r"group 0 has 5 images \(so do 2 others\)"):
+        Gaussians.fit(moments)
+
+
+@pytest.mark.parametrize(("count", "tied", "needed"), [(0, False, 2), (1, False, 2), (0, True, 1)])
+def test_shrinkage_cannot_make_up_for_a_missing_group(count: int, tied: bool, needed: int) -> None:
+    embeddings, groups = clouds(groups=2)
+    kept = torch.cat(((groups == 0).nonzero()[:, 0], (groups == 1).nonzero()[:count, 0]))
+    moments = Moments.of(embeddings[kept], groups[kept], 2)
+    message = f"group 1 has {count} images? and a Gaussian needs at least {needed}; add images"
+    with pytest.raises(DataError, match=message):
+        Gaussians.fit(moments, shrinkage="oas", tied=tied)
+
+
+def test_images_all_alike_are_singular_with_any_shrinkage() -> None:
+    embeddings, groups = torch.ones(10, 3), torch.zeros(10, dtype=torch.long)
+    for shrinkage in (0.0, 0.5, "oas"):
+        with pytest.raises(DataError, match="images all alike"):
+            Gaussians.fit(Moments.of(embeddings, groups, 1), shrinkage=shrinkage)
+
+
+def test_a_dimension_that_repeats_another_is_singular_at_any_scale() -> None:
+    embeddings, groups = clouds(rows=300)
+    moments = Moments.of(embeddings * torch.tensor([1e-6, 1.0, 1e3, 1.0]), groups, 3)
+    Gaussians.fit(moments)  # scales differ, yet nothing depends on anything
+    repeated = embeddings.clone()
+    repeated[:, 3] = 1e-3 * repeated[:, 0] - repeated[:, 1]
+    with pytest.raises(DataError, match="is singular"):
+        Gaussians.fit(Moments.of(repeated, groups, 3))
+    with pytest.raises(DataError, match="the 3 groups together have 300 images"):
+        Gaussians.fit(Moments.of(repeated, groups, 3), tied=True)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize("shrinkage", [-0.1, 1.1, float("nan"), "ledoit"])
+def test_a_shrinkage_that_is_no_share_is_refused(shrinkage: float | str) -> None:
+    embeddings, groups = clouds()
+    with pytest.raises(SettingsError, match=r"shrinkage=.*choose 'oas' or a number from 0 to 1"):
+        Gaussians.fit(Moments.of(embeddings, groups, 3), shrinkage=shrinkage)
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_gaussians_refuse_what_they_cannot_measure() -> None:
+    embeddings, groups = clouds()
+    moments = Moments.of(embeddings, groups, 3)
+    gaussians = Gaussians.fit(moments)
+    poses = torch.zeros(60, dtype=torch.long)
+    with pytest.raises(DataError, match=r"embeddings of 2 dimensions.*Gaussians of 4"):
+        gaussians.distances(embeddings[:, :2])
+    with pytest.raises(SettingsError, match="n_poses=2 does not divide the 3 groups"):
+        gaussians.pose_distances(embeddings, poses, 2)
+    with pytest.raises(DataError, match="poses holds 3"):
+        gaussians.pose_distances(embeddings, poses + 3, 3)
+    with pytest.raises(SettingsError, match="2 names for 3 groups"):
+        Gaussians.fit(moments, names=["a", "b"])
