@@ -40,6 +40,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/density.py
+	$(BIN)/python benchmarks/table.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

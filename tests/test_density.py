@@ -1,5 +1,4 @@
 import numpy as np
-import oracles
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -7,6 +6,7 @@ from scipy.spatial import distance as scipy_distance
 from sklearn.covariance import OAS, EmpiricalCovariance, shrunk_covariance
 from torch import Tensor
 
+import oracles
 from oddone.density import Gaussians, Moments
 from oddone.errors import DataError, SettingsError
 

@@ -1,11 +1,11 @@
 from collections.abc import Callable
 
-import oracles
 import pytest
 import torch
 from hypothesis import given, strategies as st
 from torch import Tensor
 
+import oracles
 from oddone.fusion import average, decide, harmonic, nearest, view_weighted
 
 FUSIONS = [average, nearest, harmonic, view_weighted]

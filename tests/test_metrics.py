@@ -1,12 +1,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import oracles
 import pytest
 import torch
 from hypothesis import given, strategies as st
 from sklearn.metrics import roc_curve
 
+import oracles
 from oddone.errors import DataError
 from oddone.metrics import accuracy, aupr_in, aupr_out, auroc, fpr_at_95_ind, fpr_at_95_ood
 

@@ -17,7 +17,7 @@ Shrinkage = float | Literal["oas"]
 
 # How many rows `Moments.of` converts, and how many whitened numbers `distances` holds, at a time.
 ROWS_AT_ONCE = 16384
-WHITENED_AT_ONCE = 2**21
+WHITENED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Moments:
         embeddings: Float[Tensor, "rows dim"], groups: Int[Tensor, " rows"], n_groups: int
     ) -> "Moments":
         """Return the moments of the embeddings, in float64; a group may be empty."""
-        _check_batch(embeddings, groups, n_groups)
+        _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
         dim = embeddings.shape[1]
         count = groups.bincount(minlength=n_groups)
         mean = embeddings.new_zeros(n_groups, dim, dtype=torch.float64)
@@ -57,6 +57,8 @@ class Moments:
                 scatter[group].addr_(shift, shift, alpha=seen * weight)
                 mean[group].add_(shift, alpha=weight)
                 seen += len(part)
+        if not mean.isfinite().all():  # far fewer numbers than the embeddings to look through
+            raise _not_finite(embeddings)
         return Moments(count, mean, scatter)
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -268,14 +270,12 @@ def _and_others(groups: list[int]) -> str:
     return f" (so do {others} others)" if others > 1 else " (so does 1 other)" if others else ""
 
 
-def _check_batch(embeddings: Tensor, groups: Tensor, n_groups: int) -> None:
-    _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
-    if not embeddings.isfinite().all():
-        bad = int((~embeddings.isfinite()).any(dim=1).sum())
-        raise DataError(
-            f"{bad} of {len(embeddings)} embeddings hold NaN or infinity; "
-            f"leave them out, or train the encoder again with a lower learning rate"
-        )
+def _not_finite(embeddings: Tensor) -> DataError:
+    bad = int((~embeddings.isfinite()).any(dim=1).sum())
+    return DataError(
+        f"{bad} of {len(embeddings)} embeddings hold NaN or infinity; "
+        f"leave them out, or train the encoder again with a lower learning rate"
+    )
 
 
 def _check_groups(groups: Tensor, n_groups: int, *, rows: int, name: str) -> None:

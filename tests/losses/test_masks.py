@@ -1,8 +1,8 @@
 import pytest
 import torch
-from batches import Batch, batches, make_batch
 from hypothesis import given
 
+from batches import Batch, batches, make_batch
 from oddone.errors import DataError
 from oddone.losses import count_unpaired
 from oddone.losses.masks import (

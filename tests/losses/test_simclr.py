@@ -1,13 +1,13 @@
 import math
 
-import oracles
 import pytest
 import torch
-from batches import Batch, batches, make_batch
 from hypothesis import given
 from pytorch_metric_learning.losses import NTXentLoss
 from torch import nn
 
+import oracles
+from batches import Batch, batches, make_batch
 from oddone.errors import DataError, SettingsError
 from oddone.losses import SimCLRLoss, simclr_loss
 

@@ -1,10 +1,10 @@
-import oracles
 import pytest
 import torch
-from batches import Batch, batches, make_batch
 from hypothesis import given, strategies as st
 from pytorch_metric_learning.losses import SupConLoss as PeerSupConLoss
 
+import oracles
+from batches import Batch, batches, make_batch
 from oddone.errors import DataError
 from oddone.losses import SupConLoss, simclr_loss, supcon_loss
 

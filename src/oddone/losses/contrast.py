@@ -182,14 +182,21 @@ class _Sweep:
 
 
 def _blocks_and_windows(kin: Int[Tensor, " rows"]) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks of the sorted rows, each with the slice that holds all kin of its rows."""
+    """Yield blocks of the sorted rows, each with the slice that holds all kin of its rows.
+
+    A block ends between two families of kin where it can: the window is then no wider than it.
+    """
     _, run, sizes = torch.unique_consecutive(kin, return_inverse=True, return_counts=True)
     ends = sizes.cumsum(dim=0)
     first, last = (ends - sizes)[run].tolist(), ends[run].tolist()
     step = CPU_BLOCK_ROWS if kin.device.type == "cpu" else DEVICE_BLOCK_ROWS
-    for start in range(0, len(kin), step):
+    start = 0
+    while start < len(kin):
         end = min(start + step, len(kin))
+        if end < len(kin) and first[end] > start:
+            end = first[end]
         yield slice(start, end), slice(first[start], last[end - 1])
+        start = end
 
 
 class _Strangers(NamedTuple):
