@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format bench clean
+.PHONY: help test check lint types imports format bench demo clean
 
 help:
 	@echo "make test     run the tests"
 	@echo "make check    lint, formatting, types, import layers, tests"
+	@echo "make demo     learn eight digits, then notice the other two"
 	@echo "make bench    measure speed and memory against the peers; writes results/"
 	@echo "make format   let ruff rewrite the code"
 	@echo "make clean    remove the environment and caches"
@@ -41,6 +42,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/density.py
 	$(BIN)/python benchmarks/table.py
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
