@@ -2,7 +2,8 @@
 
     OddOneError (ValueError)
     ├── SettingsError    the settings contradict each other or the call
-    └── DataError        the data cannot support what was asked
+    ├── DataError        the data cannot support what was asked
+    └── DivergedError    training has left the numbers; earlier checkpoints are good
 
     SettingsWarning (UserWarning)    legal settings that the paper advises against
 
@@ -20,6 +21,10 @@ class SettingsError(OddOneError):
 
 class DataError(OddOneError):
     """The data cannot support what was asked; the message says what to add or drop."""
+
+
+class DivergedError(OddOneError):
+    """The loss is no longer a number; the message says at which step and what to change."""
 
 
 class SettingsWarning(UserWarning):

@@ -1,0 +1,78 @@
+"""The command line: one file per verb. Nothing here imports torch until a verb needs it."""
+
+import difflib
+import sys
+import traceback
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+from rich.console import Console
+from rich.text import Text
+
+from oddone import __version__
+from oddone.cli import data
+from oddone.errors import OddOneError
+
+app = App(
+    name="oddone",
+    version=__version__,
+    help="Train an image classifier that knows when it is looking at something it has never seen.",
+    help_format="markdown",
+    result_action="return_value",
+    exit_on_error=False,
+    print_error=False,
+)
+app.command(data.app)
+app.command(
+    "oddone.cli.train:app",  # imported only when asked for, so its help is here
+    name="train",
+    help="""Train an encoder on labelled images, or go on with a run that was stopped.
+
+    Examples: `oddone train fashion:known --preset smoke --out run`, `oddone train photos/ --out run
+    --minutes 30`, `oddone train --resume run`.
+    """,
+)
+
+
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: Annotated[bool, Parameter(negative=(), help="Show the traceback of an error.")] = False,
+) -> int:
+    """Return the exit code of one command; an error of the user's making is one line and 2."""
+    try:
+        return app(tokens) or 0
+    except OddOneError as error:
+        if not debug:
+            return _told(error)
+        traceback.print_exc()
+        return 2
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        code = app.meta(sys.argv[1:])
+    except CycloptsError as error:  # an unknown command or option: no traceback says more
+        code = _told(error)
+    sys.exit(code or 0)
+
+
+def _told(error: OddOneError | CycloptsError) -> int:
+    """Return the exit code for an error, after saying in one line what it is."""
+    if isinstance(error, UnknownCommandError) and error.app is app and error.unused_tokens:
+        message = _unknown_command(error.unused_tokens[0])
+    else:
+        message = str(error)
+    message = message.encode(errors="replace").decode()  # a file's name need not be Unicode
+    line = Text.assemble(("oddone: ", "bold red"), message)
+    Console(stderr=True).print(line, highlight=False, soft_wrap=True)
+    return 2
+
+
+def _unknown_command(word: str) -> str:
+    """Return what cyclopts would say, without importing all commands, and torch, to say it."""
+    commands = [name for name in app if not name.startswith("-")]
+    close = difflib.get_close_matches(word, commands, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(commands)}"
+    return f"unknown command {word!r}; {hint}"

@@ -1,0 +1,7 @@
+"""Data sources: from files of many kinds to images of one size."""
+
+from oddone.data.cache import clean_cache
+from oddone.data.image_set import BrokenFile, ImageSet
+from oddone.data.notation import load
+
+__all__ = ["BrokenFile", "ImageSet", "clean_cache", "load"]

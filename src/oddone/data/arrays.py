@@ -1,0 +1,192 @@
+"""Pictures that already are arrays: .npz and .npy files, and what other array sources share."""
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int64, Integer, Shaped, UInt8
+from PIL import Image
+
+from oddone.data.decode import Progress, central_square, in_parallel
+from oddone.data.image_set import ImageSet
+from oddone.errors import DataError
+
+AT_ONCE = 4096  # images that are converted or hashed at a time, to bound the memory it takes
+
+
+class Numbered(NamedTuple):
+    """Labels as 0 to classes-1, and what each stands for."""
+
+    labels: Int64[np.ndarray, " images"]
+    classes: tuple[str, ...]
+
+
+def read_arrays(path: Path) -> ImageSet:
+    """Return the images of a .npz file (`images`, perhaps `labels` and `classes`) or a .npy file.
+
+    Images are uint8, or floats from 0 to 1: N x H x W x 3, N x 3 x H x W, or grey N x H x W.
+    Labels are numbers or strings of any values; all -1 means none.
+    """
+    arrays = _loaded(path)
+    if "images" not in arrays:
+        held = ", ".join(sorted(arrays)) or "nothing"
+        raise DataError(f"{path} holds {held} but no `images`; save the images by that name")
+    images = _channels_first(_bytes(arrays["images"], path), path)
+    if len(images) == 0:
+        raise DataError(f"{path} holds 0 images; save at least one")
+    labels, names = arrays.get("labels"), arrays.get("classes")
+    if labels is None:
+        return image_set(images, None, (), f"arrays:{path}")
+    if labels.shape != (len(images),):
+        raise DataError(
+            f"{path} holds {len(images)} images but labels of shape {labels.shape}; "
+            f"save one label per image"
+        )
+    if labels.dtype.kind not in "iuUSb":
+        raise DataError(f"labels of {path} are {labels.dtype}; save integers or strings")
+    if labels.dtype.kind == "i" and (labels == -1).all():
+        return image_set(images, None, (), f"arrays:{path}")
+    known = numbered(labels) if names is None else _by_names(labels, names, path)
+    return image_set(images, known.labels, known.classes, f"arrays:{path}")
+
+
+def image_set(
+    images: UInt8[np.ndarray, "images 3 height width"],
+    labels: Integer[np.ndarray, " images"] | None,
+    classes: Sequence[str],
+    name: str,
+) -> ImageSet:
+    """Return the images as a set whose paths number them after the name of their source."""
+    if labels is None:
+        labels = np.full(len(images), -1)
+    labels = labels.astype(np.int64)
+    return ImageSet(
+        images=images,
+        labels=labels,
+        classes=tuple(classes),
+        paths=tuple(f"{name}[{i}]" for i in range(len(images))),
+        fingerprint=_fingerprint(images, labels, classes),
+    )
+
+
+def numbered(values: Shaped[np.ndarray, " images"]) -> Numbered:
+    """Return any values as labels, in the order of the sorted values, which name the classes."""
+    distinct, labels = np.unique(values, return_inverse=True)
+    return Numbered(labels.astype(np.int64), tuple(_text(value) for value in distinct.tolist()))
+
+
+def resized(
+    native: ImageSet, size: int | None = None, progress: Progress | None = None
+) -> ImageSet:
+    """Return the set with images of `size`, antialiased; by default their own shorter side."""
+    height, width = native.images.shape[2:]
+    size = min(height, width) if size is None else size
+    if height == width == size:
+        return native
+    images = np.empty((len(native), 3, size, size), dtype=np.uint8)
+
+    def fill(i: int) -> None:
+        picture = Image.fromarray(np.ascontiguousarray(native.images[i].transpose(1, 2, 0)))
+        images[i] = np.asarray(central_square(picture, size)).transpose(2, 0, 1)
+
+    for _ in in_parallel(fill, range(len(native)), progress, f"resizing to {size}"):
+        pass
+    fingerprint = hashlib.sha256(f"{native.fingerprint} {size}".encode()).hexdigest()[:16]
+    return replace(native, images=images, fingerprint=fingerprint)
+
+
+def _loaded(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the file by name; what would need unpickling is refused."""
+    try:
+        if path.suffix.lower() == ".npy":
+            return {"images": np.load(path, mmap_mode="r", allow_pickle=False)}
+        with path.open("rb") as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as held:
+            wanted = ("images", "labels", "classes")
+            if "images" not in held.files:
+                return {name: np.empty(0) for name in held.files}
+            return {name: held[name] for name in wanted if name in held.files}
+    # Cut short or no such file at all; or pickled objects, which are a ValueError too.
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"cannot read {path} as NumPy arrays: {error}; "
+            f"save plain arrays with np.savez(path, images=..., labels=...) or np.save"
+        ) from error
+
+
+def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype.kind != "f":
+        raise DataError(
+            f"images of {path} are {images.dtype}; save uint8 from 0 to 255 or floats from 0 to 1"
+        )
+    converted = np.empty(images.shape, dtype=np.uint8)
+    for start in range(0, len(images), AT_ONCE):
+        part = images[start : start + AT_ONCE]
+        if not (part.min() >= 0 and part.max() <= 1):  # so is not-a-number
+            raise DataError(
+                f"images of {path} are floats from {part.min():g} to {part.max():g}; "
+                f"bring them to 0 to 1, or save uint8 from 0 to 255"
+            )
+        converted[start : start + AT_ONCE] = np.rint(part * 255)
+    return converted
+
+
+def _channels_first(images: np.ndarray, path: Path) -> UInt8[np.ndarray, "images 3 height width"]:
+    shape = images.shape
+    if 0 in shape[1:]:
+        raise DataError(f"images of {path} have shape {shape}; save images of at least a pixel")
+    if len(shape) == 4 and shape[3] == 3:
+        return images.transpose(0, 3, 1, 2)  # a view: a memory map stays on disk
+    if len(shape) == 4 and shape[1] == 3:
+        return images
+    if len(shape) == 3:
+        return np.repeat(images[:, None], 3, axis=1)
+    if len(shape) == 4 and 1 in (shape[1], shape[3]):
+        grey = images[:, :, :, 0] if shape[3] == 1 else images[:, 0]
+        return np.repeat(grey[:, None], 3, axis=1)
+    raise DataError(
+        f"images of {path} have shape {shape}; "
+        f"save them as N x H x W x 3, N x 3 x H x W, or grey N x H x W"
+    )
+
+
+def _by_names(labels: np.ndarray, names: np.ndarray, path: Path) -> Numbered:
+    """Return the labels by the order of the given names, which they index or are."""
+    if names.ndim != 1 or names.dtype.kind not in "US":
+        raise DataError(
+            f"classes of {path} are {names.dtype} of shape {names.shape}; save a list of strings"
+        )
+    classes = tuple(_text(name) for name in names.tolist())
+    if len(set(classes)) < len(classes):
+        raise DataError(f"classes of {path} hold a name twice; name each class once")
+    if labels.dtype.kind in "US":
+        index = {name: label for label, name in enumerate(classes)}
+        numbers = np.array([index.get(_text(label), -1) for label in labels.tolist()])
+    else:
+        numbers = labels.astype(np.int64)
+    outside: Bool[np.ndarray, " images"] = (numbers < 0) | (numbers >= len(classes))
+    if outside.any():
+        raise DataError(
+            f"labels of {path} hold {labels[outside].tolist()[0]!r}, which is none of its "
+            f"{len(classes)} classes; add its name to `classes` or leave `classes` out"
+        )
+    return Numbered(numbers, classes)
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _fingerprint(images: np.ndarray, labels: np.ndarray, classes: Sequence[str]) -> str:
+    digest = hashlib.sha256(json.dumps([images.shape, list(classes)]).encode())
+    for start in range(0, len(images), AT_ONCE):
+        digest.update(np.ascontiguousarray(images[start : start + AT_ONCE]).data)
+    digest.update(labels.data)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,233 @@
+"""Pictures decoded once: a memory-mapped array per list of files, kept between runs.
+
+An entry is a directory named by a hash over the files' relative paths, sizes and times, their
+labels, the image size and the version of this format. It holds `images.npy` and `index.json`.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import platformdirs
+
+from oddone.data.decode import BrokenImageError, Progress, decode, in_parallel, without_warnings
+from oddone.data.image_set import BrokenFile, ImageSet
+from oddone.errors import DataError
+
+VERSION = 1
+ATTEMPTS = 3
+_ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")  # the second part: still being written
+
+
+class ListedFile(NamedTuple):
+    """A picture to be decoded: where, what it shows, and how to notice that it changed."""
+
+    name: str
+    """Its path relative to the listing's root."""
+    label: int
+    bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The picture files that make up a data source, in order."""
+
+    root: Path
+    files: tuple[ListedFile, ...]
+    classes: tuple[str, ...]
+    skipped: tuple[BrokenFile, ...] = ()
+    """What is known to be unusable without decoding it."""
+
+    def fingerprint(self, size: int) -> str:
+        """Return a hash that changes when a file or label changed, wherever the root lies."""
+        identity = json.dumps([VERSION, size, self.classes, self.files])
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+class CacheSize(NamedTuple):
+    """How much the cache holds, or held."""
+
+    entries: int
+    bytes: int
+
+
+def decoded(listing: Listing, size: int, progress: Progress | None = None) -> ImageSet:
+    """Return the listed pictures, decoded now or by an earlier run."""
+    entry = _folder() / listing.fingerprint(size)
+    for _ in range(ATTEMPTS):  # more than one where another process cleans the cache meanwhile
+        image_set = _read(entry, listing, size)
+        if image_set is not None:
+            return image_set
+        try:
+            _build(entry, listing, size, progress)
+        except OSError as error:
+            raise DataError(
+                f"cannot keep {len(listing.files)} decoded images "
+                f"({_megabytes(listing, size)} MB) in {entry.parent}: {error.strerror or error}; "
+                f"make room there, or set ODDONE_CACHE to another folder"
+            ) from error
+    raise DataError(
+        f"{entry} was damaged or removed {ATTEMPTS} times while it was written; "
+        f"set ODDONE_CACHE to a folder that nothing else changes"
+    )
+
+
+def cache_size() -> CacheSize:
+    """Return how many decoded data sources are kept, and their size on disk."""
+    entries = _entries()
+    return CacheSize(
+        len(entries), sum(path.stat().st_size for entry in entries for path in entry.iterdir())
+    )
+
+
+def clean_cache() -> CacheSize:
+    """Remove all decoded images and return how much that was."""
+    removed = cache_size()
+    for entry in _entries():
+        shutil.rmtree(entry)
+    return removed
+
+
+def _folder() -> Path:
+    chosen = os.environ.get("ODDONE_CACHE")
+    cache = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oddone")
+    return cache / "decoded"
+
+
+def _entries() -> list[Path]:
+    """Return the entries, and nothing that someone else may have put beside them."""
+    if not _folder().is_dir():
+        return []
+    return [path for path in _folder().iterdir() if _ENTRY.fullmatch(path.name) and path.is_dir()]
+
+
+def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
+    """Return what the entry holds, or None where it is missing or damaged."""
+    try:
+        index = json.loads((entry / "index.json").read_text(encoding="ascii"))
+        images = np.load(entry / "images.npy", mmap_mode="r", allow_pickle=False)
+        good = np.array(index["good"], dtype=np.int64)
+        broken = [BrokenFile(str(listing.root / name), why) for name, why in index["broken"]]
+        files = [listing.files[i] for i in good]
+    # Missing or unreadable; cut short (numpy: ValueError or EOFError); JSON of another make.
+    except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError):
+        return None
+    if images.shape != (len(good), 3, size, size) or images.dtype != np.uint8:
+        return None
+    return ImageSet(
+        images=images,
+        labels=np.array([file.label for file in files], dtype=np.int64),
+        classes=listing.classes,
+        paths=tuple(str(listing.root / file.name) for file in files),
+        fingerprint=entry.name,
+        broken=(*listing.skipped, *broken),
+    )
+
+
+def _build(entry: Path, listing: Listing, size: int, progress: Progress | None) -> None:
+    """Decode into a directory of our own, and give it the entry's name when it is complete."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    ours = entry.with_name(f"{entry.name}.{secrets.token_hex(8)}")
+    ours.mkdir()
+    try:
+        _write(ours, listing, size, progress)
+        _install(ours, entry, listing, size)
+    finally:
+        shutil.rmtree(ours, ignore_errors=True)  # nothing is left where all went well
+
+
+def _install(ours: Path, entry: Path, listing: Listing, size: int) -> None:
+    try:
+        ours.rename(entry)
+    except OSError:
+        if _read(entry, listing, size) is not None:
+            return  # another process was faster, with the same result
+        _discard(entry)
+        ours.rename(entry)
+    _sync_folder(entry.parent)
+
+
+def _discard(entry: Path) -> None:
+    """Remove a damaged entry, out of the way at once and in peace afterwards."""
+    aside = entry.with_name(f"{entry.name}.{secrets.token_hex(8)}")
+    try:
+        entry.rename(aside)
+    except FileNotFoundError:
+        return  # another process discarded it
+    if aside.is_dir():
+        shutil.rmtree(aside)
+    else:
+        aside.unlink()
+
+
+def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -> None:
+    paths = [listing.root / file.name for file in listing.files]
+    good: list[int] = []
+    broken: list[tuple[str, str]] = []
+
+    def attempt(path: Path) -> np.ndarray | str:
+        try:
+            return decode(path, size)
+        except BrokenImageError as error:
+            return str(error)
+
+    with without_warnings(), (ours / "images.npy").open("wb") as stream:
+        _write_header(stream, (len(paths), 3, size, size))
+        results = in_parallel(attempt, paths, progress, f"decoding {listing.root.name}")
+        for i, result in enumerate(results):
+            if isinstance(result, str):
+                broken.append((listing.files[i].name, result))
+            else:
+                stream.write(result.data)
+                good.append(i)
+        if not good:
+            raise DataError(_nothing_readable(listing, broken))
+        stream.seek(0)
+        _write_header(stream, (len(good), 3, size, size))
+        _sync(stream)
+    with (ours / "index.json").open("wb") as stream:
+        stream.write(json.dumps({"good": good, "broken": broken}).encode("ascii"))
+        _sync(stream)
+    _sync_folder(ours)
+
+
+def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:
+    """Write the start of a .npy file. NumPy leaves room in it for any number of images."""
+    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
+def _sync(stream: BinaryIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # Windows does not open directories, nor need this
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _nothing_readable(listing: Listing, broken: Iterable[tuple[str, str]]) -> str:
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in list(broken)[:5])
+    return (
+        f"none of the {len(listing.files)} images of {listing.root} can be read ({reasons}); "
+        f"replace them with pictures that open elsewhere"
+    )
+
+
+def _megabytes(listing: Listing, size: int) -> int:
+    return len(listing.files) * 3 * size * size // 1_000_000

@@ -1,0 +1,301 @@
+"""CIFAR-10 and CIFAR-100 from their official Python files, extracted or in the archive.
+
+The files are pickles, which can run any program when they are loaded the usual way. Here they
+are read by an unpickler that knows arrays and plain containers and refuses everything else.
+"""
+
+import io
+import pickle
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from oddone.data.arrays import image_set
+from oddone.data.image_set import ImageSet
+from oddone.errors import DataError
+
+Split = Literal["train", "test"]
+
+MOST_BYTES = 512 * 2**20  # the largest official file has 170 MB
+PIXELS = 3 * 32 * 32
+
+
+class Edition(NamedTuple):
+    """What the two data sets call their files and what is in them."""
+
+    scheme: str
+    folder: str
+    archive: str
+    files: dict[Split, tuple[str, ...]]
+    labels: str
+    meta: str
+    names: str
+    classes: tuple[str, ...]
+
+
+CIFAR10 = Edition(
+    scheme="cifar10",
+    folder="cifar-10-batches-py",
+    archive="cifar-10-python.tar.gz",
+    files={
+        "train": tuple(f"data_batch_{i}" for i in range(1, 6)),
+        "test": ("test_batch",),
+    },
+    labels="labels",
+    meta="batches.meta",
+    names="label_names",
+    classes=(
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ),
+)
+CIFAR100 = Edition(
+    scheme="cifar100",
+    folder="cifar-100-python",
+    archive="cifar-100-python.tar.gz",
+    files={"train": ("train",), "test": ("test",)},
+    labels="fine_labels",
+    meta="meta",
+    names="fine_label_names",
+    classes=tuple(str(label) for label in range(100)),
+)
+
+
+def read_cifar10(path: Path, split: Split = "train") -> ImageSet:
+    """Return CIFAR-10 from its folder, that folder's parent, or the .tar.gz."""
+    return _read(CIFAR10, path, split)
+
+
+def read_cifar100(path: Path, split: Split = "train") -> ImageSet:
+    """Return CIFAR-100 with its fine labels, from its folder, the parent, or the .tar.gz."""
+    return _read(CIFAR100, path, split)
+
+
+def editions_in(path: Path) -> list[Edition]:
+    """Return which of the two data sets a folder or archive seems to hold."""
+    return [edition for edition in (CIFAR10, CIFAR100) if _seems(edition, path)]
+
+
+def _seems(edition: Edition, path: Path) -> bool:
+    if path.is_file():
+        return edition.folder in _top_folders(path)
+    if (path / edition.folder).is_dir() or (path / edition.archive).is_file():
+        return True
+    # "train" and "test" alone are common names, but of folders.
+    return (path / edition.meta).is_file() or any(
+        (path / name).is_file() and not (path / name).suffix
+        for names in edition.files.values()
+        for name in names
+    )
+
+
+def _read(edition: Edition, path: Path, split: Split) -> ImageSet:
+    wanted = edition.files[split]
+    held = _contents(edition, path, (*wanted, edition.meta))
+    missing = [name for name in wanted if name not in held]
+    if missing:
+        raise _missing(edition, path, split, missing)
+    classes = edition.classes
+    if edition.meta in held:
+        classes = _class_names(edition, held[edition.meta], f"{edition.meta} of {path}")
+    batches = [_batch(edition, held[name], len(classes), f"{name} of {path}") for name in wanted]
+    images = np.concatenate([batch.images for batch in batches])
+    labels = np.concatenate([batch.labels for batch in batches])
+    return image_set(images, labels, classes, f"{edition.scheme}:{path}#{split}")
+
+
+def _contents(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str, bytes]:
+    """Return the bytes of those wanted files that are there."""
+    if path.is_file():
+        return _archived(edition, path, set(wanted))
+    below = path / edition.folder
+    if below.is_dir():
+        path = below
+    elif (path / edition.archive).is_file():
+        return _archived(edition, path / edition.archive, set(wanted))
+    held = {}
+    for name in wanted:
+        file = path / name
+        if file.is_file():
+            _check_bytes(file.stat().st_size, str(file))
+            held[name] = file.read_bytes()
+    return held
+
+
+def _archived(edition: Edition, path: Path, wanted: set[str]) -> dict[str, bytes]:
+    """Return the wanted members of the archive; nothing is extracted, other names are skipped."""
+    _check_bytes(path.stat().st_size, str(path))
+    held: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                _check_bytes(member.size, f"{member.name} in {path}")
+                place = PurePosixPath(member.name)
+                known = place.parent == PurePosixPath(edition.folder) and place.name in wanted
+                content = archive.extractfile(member) if known and member.isfile() else None
+                if content is not None:
+                    held[place.name] = content.read()
+                if len(held) == len(wanted):
+                    break
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise _damaged_archive(path, error) from error
+    return held
+
+
+def _top_folders(path: Path) -> set[str]:
+    """Return the folders that the first members of an archive lie in."""
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            members = [archive.next() for _ in range(2)]
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise _damaged_archive(path, error) from error
+    return {PurePosixPath(member.name).parts[0] for member in members if member and member.name}
+
+
+def _damaged_archive(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"cannot read {path} as a .tar.gz: {error or type(error).__name__}; download it again"
+    )
+
+
+def _check_bytes(size: int, name: str) -> None:
+    if size > MOST_BYTES:
+        raise DataError(
+            f"{name} has {size // 2**20} MB, more than the {MOST_BYTES // 2**20} MB that any CIFAR "
+            f"file could have; get it from its authors"
+        )
+
+
+def _missing(edition: Edition, path: Path, split: Split, missing: list[str]) -> DataError:
+    other: Split = "test" if split == "train" else "train"
+    others = edition.files[other]
+    if len(_contents(edition, path, others)) == len(others):
+        advice = f"read the {other} images as {edition.scheme}:{path}#{other}"
+    else:
+        advice = f"give the folder {edition.folder} or {edition.archive}"
+    return DataError(
+        f"{path} has no {', '.join(missing)}, which the {split} images of "
+        f"{edition.scheme} are in; {advice}"
+    )
+
+
+class _Batch(NamedTuple):
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _Batch:
+    held = unpickled(content, name)
+    pixels, labels = held.get("data"), held.get(edition.labels)
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or pixels.ndim != 2
+        or pixels.shape[1] != PIXELS
+    ):
+        raise DataError(
+            f"{name} has no `data` of uint8 in rows of {PIXELS}; get it from its authors"
+        )
+    if not isinstance(labels, list) or len(labels) != len(pixels):
+        raise DataError(
+            f"{name} has no list `{edition.labels}` of {len(pixels)} numbers; "
+            f"is it of another CIFAR? get it from its authors"
+        )
+    outside = [label for label in labels if type(label) is not int or not 0 <= label < classes]
+    if outside:
+        raise DataError(
+            f"{name} holds the label {outside[0]!r}, which is not one of 0 to {classes - 1}; "
+            f"get it from its authors"
+        )
+    return _Batch(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
+
+
+def _class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:
+    names = unpickled(content, name).get(edition.names)
+    if not isinstance(names, list) or len(names) != len(edition.classes):
+        raise DataError(
+            f"{name} has no list `{edition.names}` of {len(edition.classes)} names; "
+            f"remove the file or get it from its authors"
+        )
+    return tuple(_text(name) for name in names)
+
+
+def _text(name: object) -> str:
+    return name.decode("latin1") if isinstance(name, bytes) else str(name)
+
+
+def unpickled(content: bytes, name: str) -> dict[str, Any]:
+    """Return the dict that a pickle holds, made of arrays, containers, text and numbers only."""
+    try:
+        held = _Unpickler(io.BytesIO(content), encoding="latin1", name=name).load()
+    except DataError:
+        raise
+    # Cut short, no pickle at all, or one whose parts do not fit together.
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        raise DataError(f"{name} is damaged ({error}); get it from its authors") from error
+    if not isinstance(held, dict):
+        raise DataError(f"{name} holds no dict but {type(held).__name__}; get it from its authors")
+    return {_text(key): value for key, value in held.items()}
+
+
+def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
+    """Return what Python 3 writes for bytes in the old pickle protocols; no other codec runs."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"bytes encoded by {encoding!r}")
+    return text.encode("latin1")
+
+
+def _empty_bytes() -> bytes:
+    """Return what the old protocols write for b'': a call of `bytes` without arguments."""
+    return b""
+
+
+# NumPy moved its constructor and warns about the old place, so it is asked for where it is now.
+_reconstruct = np.empty(0).__reduce__()[0]
+_ADMITTED = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): _encode_latin1,
+    ("builtins", "bytes"): _empty_bytes,
+    ("__builtin__", "bytes"): _empty_bytes,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """An unpickler for which only a handful of names exist."""
+
+    def __init__(self, stream: io.BytesIO, *, encoding: str, name: str) -> None:
+        super().__init__(stream, encoding=encoding)
+        self._name = name
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ADMITTED:
+            raise DataError(
+                f"{self._name} asks for {module}.{name}, which no CIFAR file needs and which "
+                f"may do harm; nothing was run. Get the file from its authors"
+            )
+        return _ADMITTED[module, name]

@@ -1,0 +1,247 @@
+"""One picture file, however odd, becomes a square of RGB bytes; many do so in parallel."""
+
+import io
+import itertools
+import os
+import struct
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+Progress = Callable[[int, int, str], None]
+"""Called with how many are done, of how many, and what is being done."""
+
+ENDINGS = frozenset(
+    {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+)
+FORMATS = {  # the formats that are tried, and the plugins that make Pillow know them
+    "JPEG": JpegImagePlugin,
+    "PNG": PngImagePlugin,
+    "WEBP": WebPImagePlugin,
+    "BMP": BmpImagePlugin,
+    "GIF": GifImagePlugin,
+    "TIFF": TiffImagePlugin,
+}
+MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
+BATCH = 16  # items that a thread takes at once: starting a task costs as much as a small picture
+
+_ORIENTATION = 0x0112  # the EXIF tag, and which turn undoes each of its values
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+# What Pillow raises for a damaged file. Its own errors are OSErrors (truncated data, unknown
+# compression) and SyntaxErrors (broken structure); ValueErrors come from impossible headers and
+# unsupported conversions; the others escape from the parsing of nonsense by its plugins.
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ZeroDivisionError,
+    struct.error,
+    Image.DecompressionBombError,  # a GIF whose first frame is larger than its header says
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class BrokenImageError(Exception):
+    """The file is no picture that can be read; the message is a short reason for people."""
+
+
+def decode(source: Path | bytes, size: int) -> UInt8[np.ndarray, "3 size size"]:
+    """Return the central square of a picture in RGB, upright and resized with antialiasing.
+
+    Transparent pictures are laid on white, and of an animation it is the first frame.
+    Raises BrokenImageError for what is no readable picture.
+    """
+    # The margin of two: what a JPEG's decoder averages crudely, resizing averages once more.
+    square = central_square(read_picture(source, at_least=2 * size), size)
+    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
+    """Return the whole picture in RGB and upright; BrokenImageError for what is none.
+
+    With `at_least`, a JPEG may come smaller, as long as no side falls below that: its decoder
+    saves time by skipping detail.
+    """
+    with _opened(source) as image:
+        if at_least is not None and image.format in ("JPEG", "MPO"):
+            image.draft(image.mode, (at_least, at_least))
+        image.load()
+        orientation = _orientation(image)
+        rgb = _as_rgb(image)
+    return rgb.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else rgb
+
+
+def shorter_side(path: Path) -> int | None:
+    """Return the shorter side of a picture by its header, or None where that cannot be read."""
+    try:
+        with _opened(path) as image:
+            return min(image.size)
+    except BrokenImageError:
+        return None  # reported with its reason when the file is decoded
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keep Pillow from warning about odd metadata, which does not matter or ends as broken.
+
+    Threads share what is set here, so it goes around them all, never into one.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield
+
+
+def central_square(picture: Image.Image, size: int) -> Image.Image:
+    """Return the picture with its shorter side resized to `size`, the longer one cut evenly."""
+    width, height = picture.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    # Pillow's bilinear filter grows with the reduction: it is the antialiased one.
+    box = (left, top, left + side, top + side)
+    return picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+
+
+def in_parallel(
+    work: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None, what: str
+) -> Iterator[Result]:
+    """Yield the work done on each item, in order, by threads that stay a few batches ahead.
+
+    Pillow lets other threads run while it decodes and resizes, so processes are not needed.
+    """
+    batches = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+    done = 0
+    with ThreadPoolExecutor(_cores()) as pool:
+        pending: deque[Future[list[Result]]] = deque()
+
+        def begin(count: int) -> None:
+            for batch in itertools.islice(batches, count):
+                pending.append(pool.submit(lambda batch: [work(item) for item in batch], batch))
+
+        try:
+            begin(3 * _cores())
+            while pending:
+                results = pending.popleft().result()
+                begin(1)
+                yield from results
+                done += len(results)
+                if progress is not None:
+                    progress(done, len(items), what)
+        finally:  # after an error or Ctrl-C, nobody waits for what has not begun
+            for future in pending:
+                future.cancel()
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+    """Open a picture, its header read and its size checked; damage is a BrokenImageError."""
+    try:
+        with _stream(source) as stream:
+            image = _identified(stream)
+            width, height = image.size
+            if width * height > MOST_PIXELS:
+                raise BrokenImageError(f"{width} x {height} pixels is too large")
+            yield image
+    except _DAMAGE as error:
+        raise BrokenImageError(_reason(error)) from error
+
+
+def _stream(source: Path | bytes) -> io.BytesIO | io.BufferedReader:
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+
+
+def _identified(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
+    """Return the picture with only its header read.
+
+    Image.open would do, but it warns of large pictures, and warnings cannot be caught in one
+    thread alone; so this is its loop without the warning.
+    """
+    start = stream.read(16)
+    if not start:
+        raise BrokenImageError("empty file")
+    for name in FORMATS:
+        factory, accept = Image.OPEN[name]
+        if accept is None or accept(start) is not True:
+            continue
+        stream.seek(0)
+        try:
+            return factory(stream, "")
+        except (SyntaxError, IndexError, TypeError, struct.error) as error:
+            raise BrokenImageError(f"damaged {name} header") from error
+    raise BrokenImageError("not an image of a known format")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()  # the system's: permission denied, for one
+    if isinstance(error, EOFError) or "truncated" in str(error).lower():
+        return "truncated"
+    if isinstance(error, Image.DecompressionBombError):
+        return "a frame of it is too large"
+    return f"damaged: {error}" if str(error) else "damaged"
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    except _DAMAGE:
+        return 1  # the note about the picture is damaged; the picture itself is not
+    return orientation if isinstance(orientation, int) else 1
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _eight_bit(image)
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("RGB")
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Return a picture of deep grey as 8 bit; Pillow's own conversion clips at 255."""
+    pixels = np.asarray(image)
+    white, kind = (1, "floating-point") if image.mode == "F" else (65535, "integer")
+    if not (pixels.min() >= 0 and pixels.max() <= white):
+        raise BrokenImageError(
+            f"{kind} pixels from {pixels.min():g} to {pixels.max():g}, outside 0 to {white}"
+        )
+    return Image.fromarray(np.rint(pixels * np.float32(255 / white)).astype(np.uint8))

@@ -1,0 +1,149 @@
+"""The paper's LSUN(F) and ImageNet(F): pictures made small without artefacts that give OOD away.
+
+Older benchmarks shrank their pictures by dropping pixels, and a detector that sees the jagged
+edges needs to know nothing about what is in the picture. `aliased` makes such pictures on purpose.
+"""
+
+import csv
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from oddone.data.decode import (
+    ENDINGS,
+    BrokenImageError,
+    Progress,
+    in_parallel,
+    read_picture,
+    without_warnings,
+)
+from oddone.data.image_set import BrokenFile
+from oddone.errors import DataError
+
+SHORTER_SIDE = 256
+SIZE = 32
+LONGEST_RATIO = 50  # a picture more elongated would be gigabytes once its shorter side is 256
+
+
+class Fixed(NamedTuple):
+    """How many pictures were written, and which files could not be read."""
+
+    written: int
+    broken: tuple[BrokenFile, ...]
+
+
+def fix_images(
+    folder: Path,
+    out: Path,
+    *,
+    count: int | None,
+    seed: int,
+    aliased: bool = False,
+    progress: Progress | None = None,
+) -> Fixed:
+    """Return what became of the folder's pictures, now 32 x 32 PNG files in `out`.
+
+    `count` pictures are drawn by the seed, and broken ones replaced by the next drawn; None takes
+    all, in the order of their paths. `sources.csv` in `out` says where each came from.
+    """
+    paths = _drawn(folder, count, seed)
+    _make_empty(out)
+    wanted = len(paths) if count is None else count
+    sources: list[str] = []
+    broken: list[BrokenFile] = []
+    while paths and len(sources) < wanted:
+        missing = wanted - len(sources)
+        batch, paths = paths[:missing], paths[missing:]
+        for path, small in _resized(folder, batch, aliased_resize if aliased else fixed_resize):
+            if isinstance(small, BrokenFile):
+                broken.append(small)
+                continue
+            small.save(out / f"{len(sources):06d}.png")
+            sources.append(path)
+            if progress is not None:
+                progress(len(sources), wanted, "pictures")
+    if not sources:
+        raise DataError(
+            f"none of the {len(broken)} files in {folder} can be read as a picture; the first is "
+            f"{broken[0].path}: {broken[0].reason}"
+        )
+    _write_sources(out / "sources.csv", sources)
+    return Fixed(len(sources), tuple(broken))
+
+
+def fixed_resize(picture: Image.Image) -> Image.Image:
+    """Return the centre of the picture at 32 x 32: shorter side to 256, crop, resize."""
+    width, height = picture.size
+    shorter = min(width, height)
+    if max(width, height) > LONGEST_RATIO * shorter:
+        raise BrokenImageError(
+            f"{width} x {height} pixels: over {LONGEST_RATIO} times as long as wide"
+        )
+    scaled = (SHORTER_SIDE * width // shorter, SHORTER_SIDE * height // shorter)
+    large = picture.resize(scaled, Image.Resampling.BILINEAR)
+    left, top = round((scaled[0] - SHORTER_SIDE) / 2), round((scaled[1] - SHORTER_SIDE) / 2)
+    square = large.crop((left, top, left + SHORTER_SIDE, top + SHORTER_SIDE))
+    return square.resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+
+
+def aliased_resize(picture: Image.Image) -> Image.Image:
+    """Return the picture at 32 x 32, most of its pixels dropped (what the paper's figure shows)."""
+    return picture.resize((SIZE, SIZE), Image.Resampling.NEAREST)
+
+
+def _drawn(folder: Path, count: int | None, seed: int) -> list[str]:
+    """Return the paths of all files, those to take first; by the seed and names alone."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; give one with pictures in it")
+    paths = sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix.lower() in ENDINGS and path.is_file()
+    )
+    if not paths:
+        raise DataError(f"{folder} holds no pictures ({', '.join(sorted(ENDINGS))})")
+    if count is None:
+        return paths
+    if not 1 <= count <= len(paths):
+        raise DataError(
+            f"count={count}: {folder} holds {len(paths)} pictures; choose a number from 1 to that"
+        )
+    # Unlike a generator's stream, hashes are the same in every version of every library.
+    return sorted(paths, key=lambda path: hashlib.sha256(os.fsencode(f"{seed}/{path}")).digest())
+
+
+def _make_empty(out: Path) -> None:
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise DataError(f"{out} is there already and not empty; choose another folder or delete it")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{out} cannot be made ({error.strerror}); choose another folder"
+        ) from error
+
+
+def _resized(
+    folder: Path, paths: Sequence[str], resize: Callable[[Image.Image], Image.Image]
+) -> Iterator[tuple[str, Image.Image | BrokenFile]]:
+    """Yield what became of each file, in order."""
+
+    def attempt(path: str) -> Image.Image | BrokenFile:
+        try:
+            return resize(read_picture(folder / path))
+        except BrokenImageError as error:
+            return BrokenFile(path, str(error))
+
+    with without_warnings():
+        yield from zip(paths, in_parallel(attempt, paths, None, ""), strict=True)
+
+
+def _write_sources(table: Path, sources: Sequence[str]) -> None:
+    with table.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("picture", "source"))
+        rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))

@@ -1,0 +1,121 @@
+"""MNIST-style idx files, plain or compressed: grey images and their labels."""
+
+import gzip
+import io
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import UInt8
+
+from oddone.data.arrays import image_set, numbered
+from oddone.data.image_set import ImageSet
+from oddone.errors import DataError
+
+PREFIXES = {"train": ("train",), "test": ("t10k", "test")}
+MOST_BYTES = 4 * 2**30
+_UNSIGNED_BYTES = 0x08
+
+
+def read_idx(path: Path, split: Literal["train", "test"] = "train") -> ImageSet:
+    """Return the images of a folder such as MNIST's, or of one images file, grey as RGB.
+
+    The labels are in the file of the same name with `labels` for `images`, if there is one.
+    """
+    name = f"idx:{path}"
+    if path.is_dir():
+        name = f"{name}#{split}"
+        path = _only_images_file(path, split)
+    grey = _array(path, 3)
+    if len(grey) == 0:
+        raise DataError(f"{path} holds 0 images; give a file that holds some")
+    images = np.repeat(grey[:, None], 3, axis=1)
+    labels_path = _labels_path(path)
+    if labels_path is None:
+        return image_set(images, None, (), name)
+    labels = _array(labels_path, 1)
+    if len(labels) != len(images):
+        raise DataError(
+            f"{path} has {len(images)} images but {labels_path} has {len(labels)} labels; "
+            f"give files that belong together"
+        )
+    known = numbered(labels)
+    return image_set(images, known.labels, known.classes, name)
+
+
+def idx_images(folder: Path, prefixes: Sequence[str]) -> list[Path]:
+    """Return the images files in the folder whose names start so, or so after a data set's name."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file()
+        and any(
+            path.name.startswith(f"{prefix}-images") or f"-{prefix}-images" in path.name
+            for prefix in prefixes
+        )
+        and path.name.removesuffix(".gz").endswith("idx3-ubyte")
+    )
+
+
+def _only_images_file(folder: Path, split: Literal["train", "test"]) -> Path:
+    found = idx_images(folder, PREFIXES[split])
+    plain = [path for path in found if path.suffix != ".gz"]
+    if len(plain) == 1 and {path.name.removesuffix(".gz") for path in found} == {plain[0].name}:
+        found = plain  # compressed and not: the same images
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(path.name for path in found)
+        raise DataError(f"{folder} has several {split} sets ({names}); give one of these files")
+    other: Literal["train", "test"] = "test" if split == "train" else "train"
+    advice = "give the folder that holds it"
+    if idx_images(folder, PREFIXES[other]):
+        advice = f"read the {other} images as idx:{folder}#{other}"
+    raise DataError(f"{folder} has no {PREFIXES[split][0]}-images-idx3-ubyte or .gz; {advice}")
+
+
+def _labels_path(images: Path) -> Path | None:
+    name = images.name.replace("images", "labels").replace("idx3", "idx1")
+    plain = name.removesuffix(".gz")
+    candidates = (images.with_name(plain), images.with_name(f"{plain}.gz"))
+    return next((path for path in candidates if path != images and path.is_file()), None)
+
+
+def _array(path: Path, dims: int) -> UInt8[np.ndarray, "..."]:
+    """Return the array of a file: a magic number, the size of each dimension, the bytes."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            return _parsed(stream, path, dims)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path} ({error}); get it from its authors") from error
+
+
+def _parsed(
+    stream: gzip.GzipFile | io.BufferedReader, path: Path, dims: int
+) -> UInt8[np.ndarray, "..."]:
+    header = stream.read(4 + 4 * dims)
+    if len(header) < 4 + 4 * dims or header[:4] != bytes((0, 0, _UNSIGNED_BYTES, dims)):
+        raise DataError(
+            f"{path} starts with {header[:4].hex(' ') or 'nothing'}, not with the "
+            f"00 00 08 {dims:02x} of an idx file of bytes in {dims} dimensions; "
+            f"give another file, or another scheme"
+        )
+    shape = struct.unpack(f">{dims}I", header[4:])
+    size = math.prod(shape)
+    if size > MOST_BYTES:
+        raise DataError(
+            f"{path} says it holds {' x '.join(map(str, shape))} bytes, more than "
+            f"{MOST_BYTES // 2**30} GB; split it"
+        )
+    content = stream.read(size + 1)
+    if len(content) != size:
+        held = "more" if len(content) > size else f"{len(content)}"
+        raise DataError(
+            f"{path} says it holds {' x '.join(map(str, shape))} = {size} bytes but has {held}; "
+            f"get it from its authors"
+        )
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)

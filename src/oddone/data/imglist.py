@@ -1,0 +1,74 @@
+"""Image lists in OpenOOD's format: a path and a label per line."""
+
+import stat
+from pathlib import Path
+
+import numpy as np
+
+from oddone.data.arrays import numbered
+from oddone.data.cache import ListedFile, Listing
+from oddone.data.decode import Progress
+from oddone.data.folder import read_listing
+from oddone.data.image_set import BrokenFile, ImageSet
+from oddone.errors import DataError
+
+
+def read_imglist(
+    path: Path,
+    root: Path | None = None,
+    *,
+    size: int | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> ImageSet:
+    """Return the listed pictures. Their paths are relative to the root, or to the list's folder.
+
+    The label -1 means none, as OpenOOD has it for images that are out of distribution.
+    """
+    root = path.parent if root is None else root
+    names, values = _parsed(path)
+    labelled = values >= 0
+    labels = np.full(len(values), -1, dtype=np.int64)
+    labels[labelled], classes = numbered(values[labelled])
+    files: list[ListedFile] = []
+    skipped: list[BrokenFile] = []
+    for name, label in zip(names, labels.tolist(), strict=True):
+        try:
+            status = (root / name).stat()
+        except OSError as error:
+            skipped.append(BrokenFile(str(root / name), (error.strerror or str(error)).lower()))
+            continue
+        if stat.S_ISREG(status.st_mode):
+            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
+        else:
+            skipped.append(BrokenFile(str(root / name), "not a regular file"))
+    if not files:
+        raise DataError(
+            f"none of the {len(names)} files that {path} lists is below {root} "
+            f"(the first would be {root / names[0]}); name the folder that the paths are "
+            f"relative to, as imglist:{path}@FOLDER"
+        )
+    listing = Listing(root, tuple(files), classes, tuple(skipped))
+    return read_listing(listing, size=size, strict=strict, progress=progress)
+
+
+def _parsed(path: Path) -> tuple[list[str], np.ndarray]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not a text file; give a list of `path label` lines") from error
+    names, labels = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        name, _, label = line.strip().rpartition(" ")
+        if not name or not label.removeprefix("-").isdecimal() or int(label) < -1:
+            raise DataError(
+                f"line {number} of {path} is {line[:80]!r}; "
+                f"write a path, a space, and the label as a number from 0 (or -1 for none)"
+            )
+        names.append(name.strip())
+        labels.append(int(label))
+    if not names:
+        raise DataError(f"{path} lists no images; write one `path label` per line")
+    return names, np.array(labels, dtype=np.int64)

@@ -1,0 +1,296 @@
+"""The one notation that names data everywhere: `cifar10:PATH#test`, `folder:PATH`, `PATH`."""
+
+import difflib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from oddone.data.arrays import read_arrays, resized
+from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
+from oddone.data.decode import ENDINGS, Progress
+from oddone.data.folder import (
+    class_folders,
+    found_in,
+    loose_images,
+    read_flat_folder,
+    read_labelled_folder,
+)
+from oddone.data.idx import PREFIXES, idx_images, read_idx
+from oddone.data.image_set import ImageSet
+from oddone.data.imglist import read_imglist
+from oddone.data.svhn import read_svhn
+from oddone.errors import DataError, SettingsError
+
+Split = Literal["train", "test"]
+
+
+class Request(NamedTuple):
+    """A source taken apart, and how it is wanted."""
+
+    scheme: str
+    place: str
+    split: Split | None
+    size: int | None = None
+    strict: bool = False
+    progress: Progress | None = None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.place).expanduser()
+
+
+class Scheme(NamedTuple):
+    """What a scheme reads, and what people are told about it."""
+
+    read: Callable[[Request], ImageSet]
+    notation: str
+    description: str
+    has_splits: bool = False
+
+
+class SourceDescription(NamedTuple):
+    """A way to name data, and what it names."""
+
+    notation: str
+    description: str
+
+
+def load(
+    source: str,
+    *,
+    size: int | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> ImageSet:
+    """Return the images that the source names, all of one size.
+
+    By default arrays keep their own size and folders take the largest of 32, 64, 128 and 224
+    that fits their pictures. With `strict`, a file that cannot be read is an error.
+    """
+    if size is not None and size < 1:
+        raise SettingsError(f"size={size}: images need at least 1 pixel")
+    request = _parsed(source)._replace(size=size, strict=strict, progress=progress)
+    scheme = SCHEMES[request.scheme]
+    if request.split is not None and not _has_split(scheme, request):
+        raise DataError(
+            f"{source} names the split {request.split!r}, but {request.scheme}:{request.place} "
+            f"has no splits; leave out #{request.split}, or name another path"
+        )
+    if request.scheme != "fashion":
+        _check_exists(request)
+    return scheme.read(request)
+
+
+def describe_sources() -> list[SourceDescription]:
+    """Return every way to name data, with what it names."""
+    plain = SourceDescription("PATH", "any of these, guessed by what is there")
+    return [SourceDescription(s.notation, s.description) for s in SCHEMES.values()] + [plain]
+
+
+def _parsed(source: str) -> Request:
+    place, split = _without_split(source)
+    scheme, colon, rest = place.partition(":")
+    if scheme in SCHEMES and (colon or scheme == "fashion"):
+        if not rest and scheme != "fashion":
+            raise DataError(f"{source!r} names no path; write {SCHEMES[scheme].notation}")
+        return Request(scheme, rest, split)
+    path = Path(place).expanduser()
+    if path.exists():
+        return Request(_guessed(path), place, split)
+    if colon and re.fullmatch(r"\w{2,}", scheme):  # one letter is a drive of Windows
+        raise DataError(
+            f"unknown scheme {scheme!r} in {source!r}; {_nearest(scheme) or _known_schemes()}"
+        )
+    nearest = _nearest(place) if "/" not in place else ""
+    raise DataError(f"{place!r} does not exist; {nearest or 'name a file or folder that does'}")
+
+
+def _without_split(source: str) -> tuple[str, Split | None]:
+    place, mark, split = source.rpartition("#")
+    if mark and split in ("train", "test"):
+        return place, cast("Split", split)
+    places = (source, source.partition(":")[2])  # a path may have a # in it
+    if mark and not any(Path(place).expanduser().exists() for place in places if place):
+        raise DataError(f"{source!r} names the split {split!r}; write #train or #test")
+    return source, None
+
+
+def _nearest(scheme: str) -> str:
+    close = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1)
+    return f"did you mean {SCHEMES[close[0]].notation}?" if close else ""
+
+
+def _known_schemes() -> str:
+    return f"the schemes are {', '.join(SCHEMES)}"
+
+
+def _has_split(scheme: Scheme, request: Request) -> bool:
+    """Return whether it has; a single file of SVHN or idx is one split already."""
+    return scheme.has_splits and not (request.scheme in ("svhn", "idx") and request.path.is_file())
+
+
+def _check_exists(request: Request) -> None:
+    path = _list_and_root(request)[0] if request.scheme == "imglist" else request.path
+    if not path.exists():
+        raise DataError(f"{path} does not exist; check the path of {request.scheme}:")
+    if request.scheme in ("folder", "flat") and not path.is_dir():
+        raise DataError(f"{path} is a file; {request.scheme}: reads a folder")
+    if request.scheme in ("arrays", "imglist") and not path.is_file():
+        raise DataError(f"{path} is a folder; {request.scheme}: reads a file")
+
+
+# --- Guessing ---------------------------------------------------------------------------------
+
+
+def _guessed(path: Path) -> str:
+    schemes = _guessed_of_folder(path) if path.is_dir() else _guessed_of_file(path)
+    if len(schemes) == 1:
+        return schemes[0]
+    if schemes:
+        choices = " or ".join(f"{scheme}:{path}" for scheme in schemes)
+        raise DataError(f"{path} can be read in several ways; write {choices}")
+    if path.is_dir():
+        raise DataError(
+            f"{path} holds no images that oddone knows (found: {found_in(path)}); "
+            f"name a folder of pictures, or of the files of a data set"
+        )
+    if path.suffix.lower() in ENDINGS:
+        raise DataError(f"{path} is one picture; name its folder, as flat:{path.parent}")
+    raise DataError(
+        f"cannot tell what {path.name} is by its name; write SCHEME:{path} ({_known_schemes()})"
+    )
+
+
+def _guessed_of_file(path: Path) -> list[str]:
+    name = path.name.lower()
+    if name.endswith((".tar.gz", ".tgz", ".tar")):
+        return [edition.scheme for edition in editions_in(path)]
+    if name.removesuffix(".gz").endswith("-ubyte"):
+        return ["idx"]
+    by_ending = {".npz": "arrays", ".npy": "arrays", ".mat": "svhn", ".txt": "imglist"}
+    return [by_ending[path.suffix.lower()]] if path.suffix.lower() in by_ending else []
+
+
+def _guessed_of_folder(path: Path) -> list[str]:
+    official = [edition.scheme for edition in editions_in(path)]
+    if any(path.glob("*_32x32.mat")):
+        official.append("svhn")
+    if idx_images(path, [prefix for prefixes in PREFIXES.values() for prefix in prefixes]):
+        official.append("idx")
+    if official:
+        return official
+    guesses = {"folder": class_folders(path), "flat": loose_images(path)}
+    return [scheme for scheme, found in guesses.items() if found]
+
+
+# --- Reading ----------------------------------------------------------------------------------
+
+
+def _read_cifar10(request: Request) -> ImageSet:
+    native = read_cifar10(request.path, request.split or "train")
+    return resized(native, request.size, request.progress)
+
+
+def _read_cifar100(request: Request) -> ImageSet:
+    native = read_cifar100(request.path, request.split or "train")
+    return resized(native, request.size, request.progress)
+
+
+def _read_svhn(request: Request) -> ImageSet:
+    native = read_svhn(request.path, request.split or "train")
+    return resized(native, request.size, request.progress)
+
+
+def _read_idx(request: Request) -> ImageSet:
+    native = read_idx(request.path, request.split or "train")
+    return resized(native, request.size, request.progress)
+
+
+def _read_arrays(request: Request) -> ImageSet:
+    return resized(read_arrays(request.path), request.size, request.progress)
+
+
+def _read_fashion(request: Request) -> ImageSet:
+    from oddone.data.fashion import read_fashion  # noqa: PLC0415, unpacks its file
+
+    if request.place not in ("", "known", "unseen"):
+        raise DataError(
+            f"unknown part {request.place!r} of fashion; "
+            f"write fashion, fashion:known or fashion:unseen"
+        )
+    native = read_fashion(request.place, request.split or "train")
+    return resized(native, request.size, request.progress)
+
+
+def _read_folder(request: Request) -> ImageSet:
+    return read_labelled_folder(
+        request.path, size=request.size, strict=request.strict, progress=request.progress
+    )
+
+
+def _read_flat(request: Request) -> ImageSet:
+    return read_flat_folder(
+        request.path, size=request.size, strict=request.strict, progress=request.progress
+    )
+
+
+def _read_imglist(request: Request) -> ImageSet:
+    path, root = _list_and_root(request)
+    return read_imglist(
+        path, root, size=request.size, strict=request.strict, progress=request.progress
+    )
+
+
+def _list_and_root(request: Request) -> tuple[Path, Path | None]:
+    path, mark, root = request.place.rpartition("@")
+    if not mark or request.path.exists():  # a path may have an @ in it
+        return request.path, None
+    return Path(path).expanduser(), Path(root).expanduser()
+
+
+SCHEMES = {
+    "fashion": Scheme(
+        _read_fashion,
+        "fashion[:known|:unseen][#test]",
+        "8,000 images of Fashion-MNIST inside oddone: all ten garments, eight to learn, or the "
+        "two never shown",
+        has_splits=True,
+    ),
+    "folder": Scheme(
+        _read_folder, "folder:PATH", "pictures in one folder per class, at any depth below it"
+    ),
+    "flat": Scheme(_read_flat, "flat:PATH", "all pictures below a folder, without labels"),
+    "arrays": Scheme(
+        _read_arrays, "arrays:PATH", "a .npz of images (and labels, classes), or a .npy"
+    ),
+    "imglist": Scheme(
+        _read_imglist,
+        "imglist:PATH[@ROOT]",
+        "an OpenOOD list of `path label` lines, relative to ROOT or to the list's folder",
+    ),
+    "cifar10": Scheme(
+        _read_cifar10,
+        "cifar10:PATH[#test]",
+        "CIFAR-10, the official Python files: folder or .tar.gz",
+        has_splits=True,
+    ),
+    "cifar100": Scheme(
+        _read_cifar100,
+        "cifar100:PATH[#test]",
+        "CIFAR-100 with fine labels, the official Python files: folder or .tar.gz",
+        has_splits=True,
+    ),
+    "svhn": Scheme(
+        _read_svhn,
+        "svhn:PATH[#test]",
+        "SVHN's cropped digits: the folder of train_32x32.mat and test_32x32.mat, or one of them",
+        has_splits=True,
+    ),
+    "idx": Scheme(
+        _read_idx,
+        "idx:PATH[#test]",
+        "MNIST-style idx files, plain or .gz: their folder, or an images file",
+        has_splits=True,
+    ),
+}

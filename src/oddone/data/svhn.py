@@ -1,0 +1,63 @@
+"""Street View House Numbers: the cropped digits, `train_32x32.mat` and `test_32x32.mat`."""
+
+import zlib
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from oddone.data.arrays import image_set
+from oddone.data.image_set import ImageSet
+from oddone.errors import DataError
+
+
+def read_svhn(path: Path, split: Literal["train", "test"] = "train") -> ImageSet:
+    """Return the digits from the folder of the .mat files, or from one of them, split or not."""
+    if path.is_file():
+        return _read(path, f"svhn:{path}")
+    file = path / f"{split}_32x32.mat"
+    if not file.is_file():
+        other = "test" if split == "train" else "train"
+        if (path / f"{other}_32x32.mat").is_file():
+            advice = f"read the {other} images as svhn:{path}#{other}"
+        else:
+            advice = "give the folder that holds it"
+        raise DataError(f"{path} has no {file.name}; {advice}")
+    return _read(file, f"svhn:{path}#{split}")
+
+
+def _read(file: Path, name: str) -> ImageSet:
+    import scipy.io  # type: ignore[import-untyped]  # noqa: PLC0415, slow and rarely needed
+
+    try:
+        held = scipy.io.loadmat(file, variable_names=["X", "y"])
+    # A file cut short or of another kind; HDF5, which newer Matlab writes, is not implemented.
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        NotImplementedError,
+        scipy.io.matlab.MatReadError,
+        zlib.error,
+    ) as error:
+        raise DataError(f"cannot read {file} ({error}); get it from its authors") from error
+    images, labels = held.get("X"), held.get("y")
+    if images is None or labels is None:
+        raise DataError(f"{file} has no X and y; get it from its authors")
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
+        raise DataError(
+            f"X of {file} is {images.dtype} of shape {images.shape}, not uint8 of 32 x 32 x 3 x N; "
+            f"get it from its authors"
+        )
+    labels = labels.reshape(-1)
+    if len(labels) != images.shape[3]:
+        raise DataError(
+            f"{file} has {images.shape[3]} images but {len(labels)} labels; get it from its authors"
+        )
+    if not np.isin(labels, range(11)).all():
+        raise DataError(f"y of {file} holds other labels than 1 to 10; get it from its authors")
+    digits = labels.astype(np.int64) % 10  # the files call the digit 0 ten
+    first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+    return image_set(first, digits, tuple("0123456789"), name)

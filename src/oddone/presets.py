@@ -1,0 +1,56 @@
+"""Complete settings for common purposes. A variant is `dataclasses.replace(cpu(), steps=100)`."""
+
+from collections.abc import Callable
+
+from oddone.losses import MCL
+from oddone.training.settings import Batch, Model, Optimiser, Training
+from oddone.transforms import Augment
+
+
+def paper() -> Training:
+    """Return the paper as printed: ResNet-34, 256 images x 4 turns a step, lr 0.3 x 1024 / 256.
+
+    The paper does not say how long; 400 epochs are its authors' configuration.
+    """
+    return Training(epochs=400.0)
+
+
+def authors() -> Training:
+    """Return the authors' published code: its denominators, its sampling, its optimiser."""
+    loss = MCL(
+        beta=2.0,
+        denominator="softmax",
+        attraction="sampled",
+        clamp=True,
+        spa_siblings="ones",
+    )
+    return Training(epochs=400.0, loss=loss, optimiser=Optimiser(nesterov=True, final_share=5e-4))
+
+
+def cpu() -> Training:
+    """Return what makes a useful detector on a laptop, without a GPU, in ten minutes."""
+    return Training(
+        minutes=10.0,
+        loss=MCL(alpha=0.1),
+        model=Model(encoder="resnet10-w32", head_hidden=512, head_dim=128),
+        batch=Batch(images=128, poses_per_image=1),
+        optimiser=Optimiser(learning_rate=0.06, nesterov=True),
+        augment=Augment(crop_scale=(0.3, 1.0)),
+    )
+
+
+def smoke() -> Training:
+    """Return a run of seconds, to see that everything works; it learns little."""
+    return Training(
+        steps=20,
+        loss=MCL(alpha=0.3),
+        model=Model(encoder="resnet10-w16", head_hidden=64, head_dim=32),
+        batch=Batch(images=32, poses_per_image=1),
+        optimiser=Optimiser(learning_rate=0.05),
+        augment=Augment(crop_scale=(0.4, 1.0)),
+    )
+
+
+PRESETS: dict[str, Callable[[], Training]] = {
+    preset.__name__: preset for preset in (cpu, paper, authors, smoke)
+}

@@ -1,0 +1,76 @@
+"""Which images a step sees, in which poses and views. All of it follows from seed and step."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.data import ImageSet
+from oddone.rng import stream
+from oddone.training.objective import Rows
+from oddone.training.settings import POSES, Training
+from oddone.transforms import augment, turn
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The batches of a run."""
+
+    source: ImageSet
+    settings: Training
+
+    @property
+    def images_per_step(self) -> int:
+        return min(self.settings.batch.images, len(self.source))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many whole batches the images fill; the rest of a pass sits out until the next."""
+        return len(self.source) // self.images_per_step
+
+    def rows(self, step: int) -> Rows:
+        """Return what the rows of a step are: parents in the order of their first view."""
+        labels = torch.from_numpy(self.source.labels[self._picked(step)])
+        poses = self._poses(step, len(labels))
+        posed = len(poses)
+        views = self.settings.views
+        return Rows(
+            labels.repeat(posed // len(labels)).repeat(views),
+            poses.repeat(views),
+            torch.arange(posed).repeat(views),
+        )
+
+    def images(
+        self, step: int, rows: Rows, device: torch.device
+    ) -> Float[Tensor, "rows 3 height width"]:
+        """Return the views of a step: turned, then cropped and coloured, each row its own way."""
+        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
+        floats = pixels.to(device).float().div_(255)
+        sources = floats.repeat(len(rows.labels) // len(floats), 1, 1, 1)
+        poses = rows.poses.to(device)
+        if self.settings.rotations != "none":
+            sources = turn(sources, poses)
+        generator = stream(self.settings.seed, "augment", step)
+        return augment(sources, poses, self.settings.augment, generator=generator)
+
+    def _picked(self, step: int) -> Int[np.ndarray, " images"]:
+        epoch, index = divmod(step, self.steps_per_epoch)
+        start = index * self.images_per_step
+        order = _order(self.settings.seed, epoch, len(self.source))
+        return order[start : start + self.images_per_step]
+
+    def _poses(self, step: int, images: int) -> Int[Tensor, " posed"]:
+        if self.settings.rotations == "none":
+            return torch.zeros(images, dtype=torch.long)
+        if self.settings.poses_per_image == POSES:
+            return torch.arange(POSES).repeat_interleave(images)
+        generator = stream(self.settings.seed, "poses", step)
+        return torch.randint(POSES, (images,), generator=generator)
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, images: int) -> Int[np.ndarray, " images"]:
+    return torch.randperm(images, generator=stream(seed, "order", epoch)).numpy()

@@ -1,0 +1,78 @@
+"""A checkpoint holds the whole state of training, as tensors and JSON, without pickle.
+
+The sampler and every random stream follow from the seed and the step (`oddone.rng`), and the
+learning rate from the step or the time trained; so weights, batch-norm statistics, momenta and
+those two numbers are all there is to keep.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from oddone.errors import DataError
+from oddone.training.files import write_tensors
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss_scale: float = 1.0
+    """Of float16 autocast; 1 without."""
+
+
+def save_checkpoint(
+    folder: Path, network: nn.Module, optimiser: torch.optim.SGD, progress: Progress
+) -> Path:
+    """Write a checkpoint and delete all but the last two."""
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for name, parameter in network.named_parameters():
+        momentum = optimiser.state[parameter].get("momentum_buffer")
+        if momentum is not None:
+            tensors[f"momentum.{name}"] = momentum
+    path = folder / f"{progress.step:09d}.safetensors"
+    write_tensors(path, tensors, {"progress": vars(progress)})
+    for old in sorted(folder.glob("*.safetensors"))[:-KEPT]:
+        old.unlink()
+    return path
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """Return the last checkpoint written, if there is one."""
+    return max(folder.glob("*.safetensors"), default=None)
+
+
+def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> Progress:
+    """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
+    tensors: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+            for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
+                tensors[name] = file.get_tensor(name)
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise DataError(
+            f"{path} is damaged ({error}); delete it, and --resume goes on from the one before"
+        ) from error
+    network.load_state_dict(_below("network.", tensors))
+    momenta = _below("momentum.", tensors)
+    for name, parameter in network.named_parameters():
+        if name in momenta:
+            optimiser.state[parameter]["momentum_buffer"] = momenta[name].to(parameter)
+    return progress
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,35 @@
+"""Files that are whole or not there: written under another name, flushed, then renamed."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import save
+from torch import Tensor
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a restart, finds the old content or the new."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY) if os.name == "posix" else None
+    if directory is not None:
+        os.fsync(directory)
+        os.close(directory)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file, indented for people."""
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
+    """Write a safetensors file; what it is about goes into its header as JSON."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {name: json.dumps(value) for name, value in about.items()}
+    write_bytes(path, save(contiguous, header))

@@ -1,0 +1,272 @@
+"""The training loop: survives interruption, and goes on as if nothing had happened."""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from oddone.data import ImageSet
+from oddone.encoders import build_encoder
+from oddone.errors import DataError, DivergedError, SettingsError
+from oddone.losses import count_unpaired
+from oddone.rng import stream
+from oddone.training.allocator import keep_freed_memory
+from oddone.training.batches import Batches
+from oddone.training.checkpoint import (
+    Progress,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
+from oddone.training.encoder_file import save_network
+from oddone.training.objective import Network, Rows, loss_of
+from oddone.training.run_directory import RunDirectory
+from oddone.training.settings import Optimiser, Training
+
+
+class Report(NamedTuple):
+    """What a person may want to see after a step."""
+
+    step: int
+    share: float
+    """How much of the run is done."""
+    loss: float
+    terms: dict[str, float]
+    learning_rate: float
+    unpaired: float
+    """The share of rows that have nobody to attract in some term."""
+    rows: int
+    seconds: float
+    """How long the run has trained, interruptions left out."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    finished: bool
+    step: int
+    seconds: float
+
+
+def train(
+    source: ImageSet,
+    settings: Training,
+    run: RunDirectory,
+    *,
+    body: nn.Module | None = None,
+    watch: Callable[[Report], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Train until the run's length is reached or `stop()` says so; go on from its last checkpoint.
+
+    After every step `watch` gets a `Report`. A finished run leaves `encoder.safetensors`. A `body`
+    of your own, from images to features, takes the place of the encoder that the settings name.
+    """
+    check_source(source, settings)
+    keep_freed_memory()
+    trainer = _Trainer.start(source, settings, run, body)
+    finished = trainer.run_steps(watch, stop)
+    if finished:
+        save_network(run.encoder, trainer.network, settings, source)
+    return Outcome(finished, trainer.step, trainer.seconds)
+
+
+def check_source(source: ImageSet, settings: Training) -> None:
+    """Raise a `DataError` unless the images and labels can be trained on."""
+    if len(source) < 2:
+        raise DataError(f"{len(source)} images are too few to train on; give at least 2")
+    needs_labels = settings.objective != "simclr"
+    if needs_labels and (source.labels < 0).any():
+        raise DataError(
+            f"{int((source.labels < 0).sum())} of {len(source)} images have no label, and "
+            f"{settings.objective} needs one each; sort them into one folder per class, or train "
+            f"with --objective simclr"
+        )
+    height, width = source.images.shape[2:]
+    if height != width:
+        raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
+
+
+def learning_rate(optimiser: Optimiser, share: float) -> float:
+    """Return the learning rate when so much of the run is done: a cosine, without warm-up."""
+    falling = (1 + math.cos(math.pi * min(share, 1.0))) / 2
+    left = optimiser.final_share + (1 - optimiser.final_share) * falling
+    return optimiser.learning_rate * left
+
+
+def choose_device(settings: Training) -> torch.device:
+    """Return the device to train on: the one asked for, or the fastest there is."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if settings.device == "auto":
+        return torch.device(next(name for name, there in available.items() if there))
+    if not available[settings.device]:
+        raise SettingsError(f"device={settings.device!r} is not there; choose 'auto' or 'cpu'")
+    return torch.device(settings.device)
+
+
+@dataclass
+class _Trainer:
+    """The moving parts of a run."""
+
+    settings: Training
+    run: RunDirectory
+    batches: Batches
+    network: Network
+    optimiser: torch.optim.SGD
+    device: torch.device
+    scaler: torch.amp.GradScaler
+    step: int
+    seconds: float
+
+    @staticmethod
+    def start(
+        source: ImageSet, settings: Training, run: RunDirectory, body: nn.Module | None = None
+    ) -> "_Trainer":
+        """Return a trainer at the run's last checkpoint, or at its beginning."""
+        device = choose_device(settings)
+        network = build_network(source, settings, body).to(device)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        wish = settings.optimiser
+        optimiser = torch.optim.SGD(
+            network.parameters(),
+            lr=wish.learning_rate,
+            momentum=wish.momentum,
+            nesterov=wish.nesterov,
+            weight_decay=wish.weight_decay,
+        )
+        scaler = torch.amp.GradScaler(device.type, enabled=_autocast(settings, device) == "float16")
+        newest = newest_checkpoint(run.checkpoints)
+        progress = Progress() if newest is None else load_checkpoint(newest, network, optimiser)
+        run.forget_history_after(progress.step)
+        if scaler.is_enabled() and newest is not None:
+            scaler.load_state_dict({**scaler.state_dict(), "scale": progress.loss_scale})
+        if settings.compile:
+            network.compile()
+        batches = Batches(source, settings)
+        return _Trainer(
+            settings,
+            run,
+            batches,
+            network,
+            optimiser,
+            device,
+            scaler,
+            progress.step,
+            progress.seconds,
+        )
+
+    def run_steps(self, watch: Callable[[Report], None], stop: Callable[[], bool]) -> bool:
+        """Train to the end, or until told to stop; say whether the end was reached."""
+        self.network.train()
+        before, began = self.seconds, time.monotonic()
+        saved_at = began
+        while self.share < 1:
+            report = self.one_step()
+            self.seconds = before + time.monotonic() - began
+            self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
+            watch(report)
+            if stop():
+                break
+            if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
+                self.save()
+                saved_at = time.monotonic()
+        self.save()
+        return self.share >= 1
+
+    @property
+    def share(self) -> float:
+        """How much of the run is done."""
+        if self.settings.minutes is not None:
+            return self.seconds / (60 * self.settings.minutes)
+        if self.settings.steps is not None:
+            return self.step / self.settings.steps
+        assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
+        return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
+
+    def one_step(self) -> Report:
+        """Train on one batch."""
+        rate = learning_rate(self.settings.optimiser, self.share)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        rows = self.batches.rows(self.step)
+        unpaired = _unpaired_share(rows, self.settings)
+        images = self.batches.images(self.step, rows, self.device)
+        rows = Rows(*(fact.to(self.device) for fact in rows))
+
+        with self._autocast():
+            encoded = self.network(images.contiguous(memory_format=torch.channels_last))
+        generator = stream(self.settings.seed, "partners", self.step)
+        loss = loss_of(self.network, encoded, rows, self.settings, generator=generator)
+        self.check_finite(total := loss.total.item(), rate)
+        self.optimiser.zero_grad()
+        self.scaler.scale(loss.total).backward()
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self.step += 1
+        terms = {name: term.item() for name, term in loss.terms.items()}
+        return Report(
+            self.step, self.share, total, terms, rate, unpaired, len(images), self.seconds
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        progress = Progress(self.step, self.seconds, self.scaler.get_scale())
+        save_checkpoint(self.run.checkpoints, self.network, self.optimiser, progress)
+
+    def check_finite(self, loss: float, rate: float) -> None:
+        """Stop at a loss that is no number, before it spoils the weights."""
+        if math.isfinite(loss):
+            return
+        newest = newest_checkpoint(self.run.checkpoints)
+        kept = f"{newest} is good" if newest else "there is no checkpoint yet"
+        raise DivergedError(
+            f"the loss is {loss} at step {self.step + 1}, learning rate {rate:.3g}; {kept}. Lower "
+            f"optimiser.learning_rate, or raise batch.images or loss.temperature"
+        )
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        name = _autocast(self.settings, self.device)
+        if name is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, name))
+
+
+def build_network(source: ImageSet, settings: Training, body: nn.Module | None = None) -> Network:
+    """Return a new network with weights that follow from the seed (a given body keeps its own)."""
+    model = settings.model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream(settings.seed, "weights").initial_seed())
+        encoder = build_encoder(
+            model.encoder if body is None else body,
+            image_size=source.images.shape[-1],
+            head_hidden=model.head_hidden,
+            head_dim=model.head_dim,
+        )
+        return Network(encoder, max(1, len(source.classes)), settings)
+
+
+def _autocast(settings: Training, device: torch.device) -> str | None:
+    """Return the half precision to compute in, if any. On CPUs it is slower than float32."""
+    if settings.precision == "float32" or device.type != "cuda":
+        return None
+    if settings.precision == "auto":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+    return settings.precision
+
+
+def _unpaired_share(rows: Rows, settings: Training) -> float:
+    if settings.objective == "cross-entropy":
+        return 0.0
+    poses = rows.poses if settings.rotations == "task" else None
+    counts = count_unpaired(rows.labels, poses, rows.parents)
+    relevant = counts.spa if settings.objective == "mcl" else counts.ccm
+    return max(relevant, counts.ccm) / len(rows.labels)

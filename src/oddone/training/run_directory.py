@@ -1,0 +1,88 @@
+"""The directory of a run, which explains itself.
+
+- settings.toml: every setting, as resolved
+- provenance.json: the command, versions, platform, seed and data
+- history.jsonl: one line per step
+- checkpoints/: the last two, to go on from
+- encoder.safetensors: the finished encoder with its settings
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from oddone.errors import SettingsError
+from oddone.training.files import write_bytes, write_json
+from oddone.training.settings import Training
+from oddone.training.settings_file import read_settings, write_settings
+
+
+class RunDirectory:
+    """Where a run keeps what it needs to be understood and to go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.encoder = path / "encoder.safetensors"
+        self._history = path / "history.jsonl"
+
+    @staticmethod
+    def create(
+        path: Path, settings: Training, provenance: Mapping[str, Any], *, overwrite: bool = False
+    ) -> "RunDirectory":
+        """Return a new run's directory; one that exists is refused unless it may be replaced."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if not overwrite:
+                raise SettingsError(
+                    f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
+                    f"choose another --out"
+                )
+            if not (path / "settings.toml").is_file():
+                raise SettingsError(
+                    f"{path} is not a run of oddone, so --overwrite leaves it alone; "
+                    f"choose another --out"
+                )
+            shutil.rmtree(path)
+        run = RunDirectory(path)
+        run.checkpoints.mkdir(parents=True)
+        write_json(path / "provenance.json", provenance)
+        write_settings(path / "settings.toml", settings)
+        return run
+
+    @staticmethod
+    def open(path: Path) -> "RunDirectory":
+        """Return the directory of a run that was begun before."""
+        if not (path / "settings.toml").is_file():
+            raise SettingsError(f"{path} is not the directory of a run: it has no settings.toml")
+        return RunDirectory(path)
+
+    @property
+    def settings(self) -> Training:
+        return read_settings(self.path / "settings.toml")
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+        return content
+
+    def append_history(self, line: Mapping[str, Any]) -> None:
+        """Add one line to the history."""
+        with self._history.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the history; one that a sudden end cut short is left out."""
+        if not self._history.exists():
+            return
+        for line in self._history.read_text().splitlines():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                return  # the last line, half written
+
+    def forget_history_after(self, step: int) -> None:
+        """Drop the lines after a step, to go on from there as if they had never been."""
+        kept = [line for line in self.history() if line["step"] <= step]
+        write_bytes(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())

@@ -1,0 +1,148 @@
+"""Everything that decides what a training run does. Frozen, complete, checked at birth."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from oddone.errors import SettingsError
+from oddone.losses import MCL
+from oddone.transforms import Augment
+
+Objective = Literal["mcl", "supclr", "simclr", "cross-entropy"]
+Rotations = Literal["task", "augmentation", "none"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+POSES = 4
+"""The auxiliary task's quarter turns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Which network is trained."""
+
+    encoder: str = "resnet34"
+    """A name of oddone.encoders."""
+    image_size: int | None = None
+    """Height and width of the images it sees; by default those of the data."""
+    head_hidden: int = 2048
+    head_dim: int = 128
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 8:
+            raise SettingsError(f"model.image_size={self.image_size}: choose at least 8 pixels")
+        if self.head_hidden < 1 or self.head_dim < 1:
+            raise SettingsError(
+                f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "
+                f"both must be at least 1"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What one step sees."""
+
+    images: int = 256
+    """Source images a step."""
+    poses_per_image: Literal[1, 4] = 4
+    """Whether a batch holds all four turns of each image, as in the paper, or one at random."""
+
+    def __post_init__(self) -> None:
+        if self.images < 2:
+            raise SettingsError(f"batch.images={self.images}: a contrast needs at least 2 images")
+        if self.poses_per_image not in {1, POSES}:
+            raise SettingsError(
+                f"batch.poses_per_image={self.poses_per_image}: choose 4 (every turn of each "
+                f"image) or 1 (one turn at random)"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimiser:
+    """SGD with momentum; the learning rate falls by a cosine over the length of the run."""
+
+    learning_rate: float = 1.2
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 1e-6
+    final_share: float = 0.0
+    """What is left of the learning rate at the end."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < float("inf"):
+            raise SettingsError(
+                f"optimiser.learning_rate={self.learning_rate}: choose a positive number"
+            )
+        if not 0 <= self.momentum < 1:
+            raise SettingsError(f"optimiser.momentum={self.momentum}: choose it in 0..1, not 1")
+        if self.nesterov and self.momentum == 0:
+            raise SettingsError("optimiser.nesterov needs a momentum; set optimiser.momentum")
+        if self.weight_decay < 0:
+            raise SettingsError(
+                f"optimiser.weight_decay={self.weight_decay}: choose 0 or a positive number"
+            )
+        if not 0 <= self.final_share <= 1:
+            raise SettingsError(f"optimiser.final_share={self.final_share}: choose it in 0..1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training run. Set exactly one of `epochs`, `steps` and `minutes`."""
+
+    epochs: float | None = None
+    """How often every image is seen; the learning rate's cosine follows."""
+    steps: int | None = None
+    minutes: float | None = None
+    """How long to train; the learning rate's cosine follows the clock."""
+    objective: Objective = "mcl"
+    """The loss: MCL, SupCLR, SimCLR, or cross-entropy on a linear classifier."""
+    rotations: Rotations = "task"
+    """Quarter turns as the auxiliary task, as plain augmentation (the paper's DA), or none."""
+    loss: MCL = field(default_factory=MCL)
+    """MCL's settings; the other contrastive losses use its temperature."""
+    model: Model = field(default_factory=Model)
+    batch: Batch = field(default_factory=Batch)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    augment: Augment = field(default_factory=Augment)
+    seed: int = 0
+    device: Device = "auto"
+    precision: Precision = "auto"
+    """float32, or on CUDA autocast to bfloat16 or float16; by default bfloat16 where it is fast."""
+    compile: bool = False
+    """Whether torch.compile rewrites the network: slower to start, faster from then on."""
+    checkpoint_seconds: float = 60.0
+    """How much work a sudden end can lose."""
+
+    def __post_init__(self) -> None:
+        lengths = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
+        given = {name: value for name, value in lengths.items() if value is not None}
+        if len(given) != 1:
+            raise SettingsError(
+                f"{' and '.join(given) or 'no length'} given; set exactly one of epochs, steps "
+                f"and minutes"
+            )
+        for name, value in given.items():
+            if not 0 < value < float("inf"):
+                raise SettingsError(f"{name}={value}: choose a positive number")
+        for name, choices in (
+            ("objective", get_args(Objective)),
+            ("rotations", get_args(Rotations)),
+            ("device", get_args(Device)),
+            ("precision", get_args(Precision)),
+        ):
+            if getattr(self, name) not in choices:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
+                )
+        if self.checkpoint_seconds < 0:
+            raise SettingsError(
+                f"checkpoint_seconds={self.checkpoint_seconds}: choose 0 (after every step) or more"
+            )
+
+    @property
+    def views(self) -> int:
+        """How many views of each posed image a step sees: a contrast needs two."""
+        return 1 if self.objective == "cross-entropy" else 2
+
+    @property
+    def poses_per_image(self) -> int:
+        return 1 if self.rotations == "none" else self.batch.poses_per_image

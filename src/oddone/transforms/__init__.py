@@ -1,0 +1,39 @@
+"""Poses, views and SimCLR's augmentation, batched on tensors of any device.
+
+Images are floats from 0 to 1. Every row has its own random parameters, drawn from a generator.
+"""
+
+from oddone.transforms.colour import Jitter, Strengths, grey, jitter, random_grey, random_jitter
+from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
+from oddone.transforms.policy import Augment, augment
+from oddone.transforms.turns import (
+    Views,
+    eight_turns,
+    four_turns,
+    mirror,
+    one_view,
+    random_mirror,
+    turn,
+)
+
+__all__ = [
+    "Augment",
+    "Boxes",
+    "Jitter",
+    "Strengths",
+    "Views",
+    "augment",
+    "crop",
+    "draw_boxes",
+    "eight_turns",
+    "four_turns",
+    "grey",
+    "jitter",
+    "mirror",
+    "one_view",
+    "random_crop",
+    "random_grey",
+    "random_jitter",
+    "random_mirror",
+    "turn",
+]

@@ -1,0 +1,123 @@
+"""SimCLR's augmentation of images that are already in their pose."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.errors import DataError, SettingsError
+from oddone.transforms.colour import (
+    Strengths,
+    draw_jitter,
+    grey,
+    jitter_in_place,
+    neighbours,
+    rows_at_once,
+)
+from oddone.transforms.crop import crop_flipped, draw_boxes
+from oddone.transforms.turns import Flips, check_poses, source_flips
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """How far views of one image may differ; the defaults are SimCLR's and the paper's."""
+
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    """The least and the greatest share of the image's area that a crop shows."""
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    """The least and the greatest width of a crop over its height."""
+    mirror_probability: float = 0.5
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1
+    """In turns of the colour wheel, to either side."""
+    jitter_probability: float = 0.8
+    grey_probability: float = 0.2
+
+    def __post_init__(self) -> None:
+        low, high = self.crop_scale
+        if not 0 < low <= high <= 1:
+            raise SettingsError(
+                f"crop_scale={self.crop_scale}: choose a least and a greatest share of the area, "
+                f"above 0 and at most 1"
+            )
+        low, high = self.crop_ratio
+        if not 0 < low <= high < math.inf:
+            raise SettingsError(
+                f"crop_ratio={self.crop_ratio}: choose a least and a greatest width over height, "
+                f"both above 0"
+            )
+        for name in ("mirror_probability", "jitter_probability", "grey_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingsError(f"{name}={getattr(self, name)}: choose it from 0 to 1")
+        for name in ("brightness", "contrast", "saturation"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)}: choose 0 (no change) or a positive number"
+                )
+        if not 0 <= self.hue <= 0.5:
+            raise SettingsError(f"hue={self.hue}: choose it from 0 to 0.5, half the colour wheel")
+
+    @property
+    def strengths(self) -> Strengths:
+        """How far the colour jitter reaches."""
+        return Strengths(self.brightness, self.contrast, self.saturation, self.hue)
+
+
+@torch.no_grad()
+def augment(
+    images: Float[Tensor, "rows 3 height width"],
+    poses: Int[Tensor, " rows"],
+    settings: Augment,
+    *,
+    generator: torch.Generator,
+) -> Float[Tensor, "rows 3 height width"]:
+    """Return one random view of each image, which is already turned to its pose.
+
+    The same as `random_mirror`, `random_crop`, `random_jitter` and `random_grey` one after the
+    other, but all steps are done to a few rows before the next rows are touched, and mirror and
+    crop are one step. Works in float32 at least; no gradient flows through.
+    """
+    _check_images(images)
+    check_poses(poses, len(images))
+    device = images.device
+    rows, _, height, width = images.shape
+    mirrored = _coins(rows, settings.mirror_probability, generator)
+    flips = source_flips(mirrored.to(device), poses.to(device))
+    boxes = draw_boxes(
+        rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
+    ).to(device)
+    jitter = draw_jitter(
+        rows, settings.strengths, settings.jitter_probability, generator=generator
+    ).to(device)
+    greyed = _coins(rows, settings.grey_probability, generator).to(device)
+
+    views = torch.empty_like(images)
+    working = torch.promote_types(images.dtype, torch.float32)
+    for some in neighbours(jitter).split(rows_at_once(images)):
+        part = images.index_select(0, some).to(working)
+        part = crop_flipped(part, boxes.take(some), Flips(flips.across[some], flips.down[some]))
+        jitter_in_place(part, jitter.take(some))
+        without_colour = greyed[some].nonzero()[:, 0]
+        part.index_copy_(0, without_colour, grey(part.index_select(0, without_colour)))
+        views.index_copy_(0, some, part.to(images.dtype))
+    return views
+
+
+def _coins(rows: int, probability: float, generator: torch.Generator) -> Tensor:
+    return torch.rand(rows, generator=generator, device=generator.device) < probability
+
+
+def _check_images(images: Tensor) -> None:
+    if not images.is_floating_point():
+        raise DataError(
+            f"images are {images.dtype}; pass floats from 0 to 1, such as images.float() / 255"
+        )
+    if images.ndim != 4 or images.shape[1] != 3:
+        raise DataError(
+            f"images have shape {tuple(images.shape)}; pass [rows, 3, height, width], "
+            f"grey images with their channel repeated"
+        )

@@ -1,0 +1,98 @@
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from oddone import __version__
+from oddone.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs the command line and returns its exit code and what it prints."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oddone", *words])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed, complained = capsys.readouterr()
+        code = caught.value.code
+        assert isinstance(code, int)
+        return code, printed, complained
+
+    return run
+
+
+@pytest.mark.parametrize("words", ["--help", "data --help", "data fix --help", "", "data", "dat"])
+def test_help_and_typos_are_answered_without_torch_and_numpy(words: str) -> None:
+    script = """if True:
+        import atexit, sys
+        from oddone.cli import main
+        heavy = ("torch", "numpy", "PIL", "scipy")
+        atexit.register(lambda: print("LOADED", [name for name in heavy if name in sys.modules]))
+        main()
+        """
+    command = [sys.executable, "-c", script, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert "LOADED []" in done.stdout
+    assert done.returncode == (2 if words == "dat" else 0)
+
+
+def test_help_says_what_the_commands_do(run: Run) -> None:
+    code, printed, _ = run("--help")
+    assert code == 0
+    for text in ("data", "List, describe, download", "train", "Train an encoder", "--debug"):
+        assert text in printed
+
+
+@pytest.mark.parametrize("command", ["list", "info", "get", "fix", "clean"])
+def test_every_data_command_has_an_example_in_its_help(run: Run, command: str) -> None:
+    code, printed, _ = run("data", command, "--help")
+    assert code == 0
+    assert f"Example: oddone data {command}" in printed
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version") == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("dat", "unknown command 'dat'; did you mean 'data'?"),
+        ("frobnicate", "unknown command 'frobnicate'; the commands are data, train"),
+        ("data lst", 'Did you mean "list"?'),
+        ("data fix a b --cont 3", "Unknown option: --cont. Did you mean --count?"),
+        ("data fix a b --count three", 'unable to convert "three" into int'),
+        ("data info", "SOURCE requires an argument"),
+        ("data get svnh", 'Did you mean "svhn"?'),
+        ("--debug=maybe data list", 'unable to convert "maybe" into bool'),
+    ],
+)
+def test_a_mistyped_command_line_is_one_line_with_the_nearest_choice_and_exit_code_2(
+    run: Run, words: str, message: str
+) -> None:
+    code, printed, complained = run(*words.split())
+    assert (code, printed) == (2, "")
+    assert complained.startswith("oddone: ")
+    assert message in complained
+    assert complained.count("\n") == 1
+
+
+def test_an_error_is_one_line_and_exit_code_2(run: Run) -> None:
+    code, printed, complained = run("data", "info", "nowhere/at [red]all[/]")
+    assert (code, printed) == (2, "")
+    assert complained.startswith("oddone: 'nowhere/at [red]all[/]' does not exist")
+    assert complained.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["--debug data info nowhere", "data info nowhere --debug"])
+def test_debug_shows_the_traceback_of_an_error(run: Run, words: str) -> None:
+    code, _, complained = run(*words.split())
+    assert code == 2
+    assert "Traceback (most recent call last)" in complained
+    assert "DataError: 'nowhere' does not exist" in complained

@@ -1,0 +1,178 @@
+import hashlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from oddone.cli import main, terminal
+from oddone.data import download
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Return a function that runs `oddone data ...` in a folder and with a cache of its own."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oddone", "data", *words])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        printed, complained = capsys.readouterr()
+        code = caught.value.code
+        assert isinstance(code, int)
+        return code, printed, complained
+
+    return run
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Three cats, one of them broken, and two dogs."""
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 50), "red").save(path)
+    (tmp_path / "photos" / "cat" / "3 [bold].png").write_text("meow")
+    return tmp_path / "photos"
+
+
+def test_list_shows_every_notation(run: Run) -> None:
+    code, printed, _ = run("list")
+    assert code == 0
+    for notation in ("fashion[:known|:unseen]", "folder:PATH", "cifar10:PATH", "svhn:PATH", "PATH"):
+        assert notation in printed
+
+
+def test_info_of_the_embedded_images_shows_the_classes_with_their_counts(run: Run) -> None:
+    code, printed, _ = run("info", "fashion:unseen#test")
+    assert code == 0
+    lines = [line.split() for line in printed.splitlines()]
+    assert printed.startswith("400 images of 28 x 28 pixels, 2 classes, fingerprint ")
+    assert lines[1:] == [["label", "class", "images"], ["0", "sneaker", "200"], ["1", "bag", "200"]]
+
+
+def test_info_resizes_when_asked(run: Run) -> None:
+    assert "of 12 x 12 pixels" in run("info", "fashion:unseen", "--size", "12")[1]
+
+
+def test_info_of_a_folder_lists_broken_files_with_the_reason(run: Run, photos: Path) -> None:
+    code, printed, _ = run("info", str(photos))
+    assert code == 0
+    assert printed.startswith("4 images of 32 x 32 pixels, 2 classes")
+    assert "1 file could not be read:" in printed
+    broken = next(line for line in printed.splitlines() if "3 [bold].png" in line)
+    assert broken.split(": ", maxsplit=1)[1]
+
+
+def test_a_broken_file_whose_name_is_no_unicode_can_still_be_told(run: Run, photos: Path) -> None:
+    (photos / "cat" / "3 [bold].png").rename(photos / "cat" / "caf\udce9.png")
+    assert "caf?.png: " in run("info", str(photos))[1]
+    code, _, complained = run("info", str(photos / "caf\udce9"))
+    assert code == 2
+    assert "caf" in complained
+
+
+def test_info_of_many_broken_files_shows_some_and_counts_the_rest(
+    run: Run, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "BROKEN_SHOWN", 2)
+    for index in range(5):
+        (photos / "dog" / f"broken{index}.jpg").touch()
+    _, printed, _ = run("info", str(photos))
+    assert "6 files could not be read:" in printed
+    assert "and 4 more" in printed
+
+
+def test_info_without_labels_shows_no_classes(run: Run, photos: Path) -> None:
+    code, printed, _ = run("info", f"flat:{photos}")
+    assert code == 0
+    assert printed.startswith("4 images of 32 x 32 pixels, no labels, fingerprint ")
+    assert "\nlabel" not in printed
+
+
+def test_info_of_what_is_not_there_says_so(run: Run) -> None:
+    code, printed, complained = run("info", "fashon")
+    assert (code, printed) == (2, "")
+    assert "did you mean fashion" in complained
+
+
+def test_get_ends_with_the_command_to_run_next(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    md5 = hashlib.md5(b"pictures", usedforsecurity=False).hexdigest()
+    official = download.OFFICIAL["cifar10"][0]._replace(md5=md5)
+    monkeypatch.setitem(download.OFFICIAL, "cifar10", (official,))
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    (folder / official.name).write_bytes(b"pictures")
+    code, printed, _ = run("get", "cifar10", "--to", str(folder))
+    assert code == 0
+    assert "cifar-10-python.tar.gz is there and whole" in printed
+    assert printed.endswith(f"Next: oddone train 'cifar10:{folder}'\n")
+
+
+def test_get_without_a_folder_makes_one_and_says_what_to_do_when_the_host_is_away(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    nobody = download.OfficialFile("http://127.0.0.1:9/train_32x32.mat", "0" * 32)
+    monkeypatch.setitem(download.OFFICIAL, "svhn", (nobody,))
+    code, _, complained = run("get", "svhn")
+    assert code == 2
+    assert "get train_32x32.mat, published at http://127.0.0.1:9/train_32x32.mat" in complained
+    assert "put it into svhn and run the command again" in complained
+    assert (tmp_path / "svhn").is_dir()
+
+
+def test_fix_writes_small_pictures_and_lists_broken_ones(
+    run: Run, photos: Path, tmp_path: Path
+) -> None:
+    code, printed, _ = run("fix", str(photos), "small")
+    assert code == 0
+    assert printed.startswith(
+        "4 pictures in small\n1 file could not be read:\n  cat/3 [bold].png: "
+    )
+    with Image.open(tmp_path / "small" / "000003.png") as small:
+        assert small.size == (32, 32)
+
+
+def test_fix_passes_its_options_on(run: Run, photos: Path, tmp_path: Path) -> None:
+    code, printed, _ = run("fix", str(photos), "two", "--count", "2", "--seed", "5", "--aliased")
+    assert (code, printed.splitlines()[0]) == (0, "2 pictures in two")
+    assert len(list((tmp_path / "two").glob("*.png"))) == 2
+
+
+def test_fix_does_not_write_where_something_is(run: Run, photos: Path) -> None:
+    code, _, complained = run("fix", str(photos), str(photos))
+    assert code == 2
+    assert "not empty" in complained
+
+
+def test_clean_says_what_was_freed(run: Run, photos: Path) -> None:
+    run("info", str(photos))
+    code, printed, _ = run("clean")
+    assert code == 0
+    assert printed.startswith("1 decoded folder deleted, 0.0 MB freed")
+    assert run("clean")[1] == "0 decoded folders deleted, 0.0 MB freed\n"
+
+
+def test_a_bar_is_shown_on_a_terminal_once_the_work_takes_its_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.bar() as progress:
+        progress(1, 4, "short work")
+    assert capsys.readouterr().err == ""
+    with terminal.bar(after_seconds=0.0) as progress:
+        progress(1, 4, "long work")
+        progress(0, 0, "work of unknown length")
+    shown = capsys.readouterr().err
+    assert "long work" in shown
+    assert "work of unknown length" in shown

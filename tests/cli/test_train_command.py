@@ -1,0 +1,166 @@
+"""`oddone train` as a user runs it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from oddone.training import load_network
+
+ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
+SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "ODDONE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+
+def oddone(
+    environment: dict[str, str], *arguments: str | Path, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    command = [*ODDONE, *map(str, arguments)]
+    done = subprocess.run(  # noqa: S603
+        command, check=False, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_a_fresh_run_explains_itself(tmp_path: Path, environment: dict[str, str]) -> None:
+    run = tmp_path / "run"
+    done = oddone(environment, "train", "fashion:known", "--out", run, *SMALL)
+    assert "4,800 images of 28 x 28 pixels in 8 classes" in done.stdout
+    assert re.search(r"done: 3 steps in .* minutes, loss .* -> ", done.stdout)
+    settings = tomllib.loads((run / "settings.toml").read_text())
+    assert settings["steps"] == 3
+    assert settings["batch"] == {"images": 8, "poses_per_image": 1}
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["command"][:3] == ["oddone", "train", "fashion:known"]
+    assert provenance["data"]["images"] == 4800
+    assert provenance["versions"]["torch"]
+    assert len((run / "history.jsonl").read_text().splitlines()) == 3
+    assert load_network(run / "encoder.safetensors").classes[0] == "t-shirt"
+
+
+def test_a_folder_with_broken_files_trains_on_the_rest(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    generator = np.random.default_rng(0)
+    for name in ("cats", "dogs"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "photos" / "cats" / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut short")
+    (tmp_path / "photos" / "dogs" / "empty.png").touch()
+    run = tmp_path / "run"
+    done = oddone(environment, "train", tmp_path / "photos", "--out", run, *SMALL)
+    assert "12 images of 32 x 32 pixels in 2 classes" in done.stdout
+    assert "2 files could not be read" in done.stdout
+    assert "empty.png: empty" in done.stdout
+    strict = oddone(
+        environment, "train", tmp_path / "photos", "--out", tmp_path / "s", "--strict", code=2
+    )
+    assert "broken.jpg" in strict.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_ctrl_c_saves_and_the_printed_command_goes_on(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    long = ["train", "fashion", "--preset", "smoke", "--batch.images", "8", "--steps", "60"]
+    oddone(environment, *long, "--out", whole)
+    process = subprocess.Popen(  # noqa: S603
+        [*ODDONE, *long, "--out", str(parts)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    history = parts / "history.jsonl"
+    while not history.exists() or len(history.read_text().splitlines()) < 5:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate()
+    assert process.returncode == 130
+    assert f"oddone train --resume {parts}" in printed
+    assert "60 steps" in oddone(environment, "train", "--resume", parts).stdout
+    ours, theirs = (load_file(run / "encoder.safetensors") for run in (whole, parts))
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
+def test_flags_win_over_the_file_and_the_file_over_the_preset(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "s.toml").write_text("steps = 1\nseed = 5\n[loss]\nalpha = 0.2\nbeta = 1.0\n")
+    run = tmp_path / "run"
+    oddone(
+        environment, "train", "fashion", "--out", run, "--preset", "smoke",
+        "--config", tmp_path / "s.toml", "--loss.beta", "2.0",
+    )  # fmt: skip
+    settings = tomllib.loads((run / "settings.toml").read_text())
+    assert (settings["steps"], settings["seed"]) == (1, 5)
+    assert (settings["loss"]["alpha"], settings["loss"]["beta"]) == (0.2, 2.0)
+    assert settings["model"]["encoder"] == "resnet10-w16"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fashion"], "say what to train on and where to"),
+        (["fashion", "--out", "RUN", "--preset", "smok"], "try 'smoke'"),
+        (["fashion", "--out", "RUN", "--loss.alhpa", "1"], "Did you mean --loss.alpha?"),
+        (["fashion", "--out", "RUN", "--loss.alpha", "9"], "alpha=9.0: choose it above 0"),
+        (["fashion", "--out", "RUN", "--steps", "1", "--epochs", "1"], "set exactly one"),
+        (["fashion", "--out", "RUN", "--model.encoder", "resnet43"], "resnet34"),
+        (["fasion", "--out", "RUN"], "fashion"),
+        (["--resume", "RUN"], "is not the directory of a run"),
+        (["fashion", "--resume", "RUN"], "leave SOURCE and --out away"),
+        (["fashion", "--out", "RUN", "--config", "none.toml"], "none.toml"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    tmp_path: Path, environment: dict[str, str], arguments: list[str], message: str
+) -> None:
+    filled = [str(tmp_path / "run") if word == "RUN" else word for word in arguments]
+    done = oddone(environment, "train", *filled, code=2)
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_exists_is_not_overwritten_by_accident(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    run = tmp_path / "run"
+    oddone(environment, "train", "fashion", "--out", run, *SMALL)
+    before = (run / "encoder.safetensors").read_bytes()
+    again = oddone(environment, "train", "fashion", "--out", run, *SMALL, code=2)
+    assert "--resume" in again.stderr
+    assert (run / "encoder.safetensors").read_bytes() == before
+    oddone(environment, "train", "fashion", "--out", run, *SMALL, "--seed", "1", "--overwrite")
+    assert (run / "encoder.safetensors").read_bytes() != before
+
+
+def test_changed_images_are_not_resumed(tmp_path: Path, environment: dict[str, str]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", images=images, labels=np.arange(20) % 2)
+    run = tmp_path / "run"
+    oddone(environment, "train", tmp_path / "a.npz", "--out", run, *SMALL)
+    np.savez(tmp_path / "a.npz", images=images[::-1], labels=np.arange(20) % 2)
+    done = oddone(environment, "train", "--resume", run, code=2)
+    assert "have changed since" in done.stderr

@@ -1,0 +1,55 @@
+"""Pictures for the tests of data sources, made on the spot."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+CORNERS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0))  # from the top left, by rows
+
+
+def quarters(width: int = 64, height: int = 64) -> Image.Image:
+    """Return a picture whose quarters are red and green above blue and yellow."""
+    pixels = np.zeros((height, width, 3), dtype=np.uint8)
+    for corner, colour in enumerate(CORNERS):
+        row, column = divmod(corner, 2)
+        rows = slice(row * height // 2, (row + 1) * height // 2)
+        pixels[rows, column * width // 2 : (column + 1) * width // 2] = colour
+    return Image.fromarray(pixels)
+
+
+def noise(seed: int = 0, width: int = 40, height: int = 40) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def encoded(image: Image.Image, form: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, form, **options)
+    return stream.getvalue()
+
+
+def bomb_png(width: int = 12000, height: int = 90000) -> bytes:
+    """Return a small PNG file whose header promises that many pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    content = (
+        chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    )
+    return b"\x89PNG\r\n\x1a\n" + content
+
+
+def make_folder(root: Path, classes: dict[str, int], side: int = 40) -> Path:
+    """Write so many pictures of noise for each class, and return the root."""
+    for label, (name, count) in enumerate(classes.items()):
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            noise(100 * label + i, side, side).save(root / name / f"{i}.png")
+    return root

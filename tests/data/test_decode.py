@@ -1,0 +1,286 @@
+import struct
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pictures import CORNERS, bomb_png, encoded, noise, quarters
+from PIL import Image
+
+import oddone.data.decode as decoding
+from oddone.data.decode import BrokenImageError, decode, in_parallel, shorter_side
+
+
+def corners(image: np.ndarray) -> list[tuple[int, ...]]:
+    """Return the colours in the middle of each quarter, from the top left, by rows."""
+    quarter = image.shape[1] // 4
+    places = [(y, x) for y in (quarter, -quarter) for x in (quarter, -quarter)]
+    return [tuple(image[:, y, x].tolist()) for y, x in places]
+
+
+def assert_corners(image: np.ndarray, expected: tuple[tuple[int, ...], ...] = CORNERS) -> None:
+    np.testing.assert_allclose(corners(image), expected, atol=12)
+
+
+# --- Formats and modes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])
+def test_every_format_shows_the_same_picture(form: str) -> None:
+    options = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    image = decode(encoded(quarters(), form, **options), 32)
+    assert image.shape == (3, 32, 32)
+    assert image.dtype == np.uint8
+    assert_corners(image)
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "jpeg"])
+def test_compressed_tiff_is_read(compression: str) -> None:
+    assert_corners(decode(encoded(quarters(), "TIFF", compression=compression), 32))
+
+
+def test_a_file_and_its_bytes_are_the_same_picture(tmp_path: Path) -> None:
+    content = encoded(noise(), "PNG")
+    (tmp_path / "a.png").write_bytes(content)
+    np.testing.assert_array_equal(decode(tmp_path / "a.png", 20), decode(content, 20))
+
+
+def test_a_picture_of_the_asked_size_keeps_every_pixel() -> None:
+    picture = noise()
+    image = decode(encoded(picture, "PNG"), 40)
+    np.testing.assert_array_equal(image.transpose(1, 2, 0), np.asarray(picture))
+
+
+@pytest.mark.parametrize("mode", ["1", "L"])
+def test_grey_is_the_same_in_all_channels(mode: str) -> None:
+    image = decode(encoded(quarters().convert(mode), "PNG"), 32)
+    assert (image == image[:1]).all()
+    assert image.min() < 100
+    assert image.max() > 200
+
+
+def test_a_palette_is_looked_up() -> None:
+    assert_corners(decode(encoded(quarters().quantize(8), "PNG"), 32))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("form", ["PNG", "GIF"])
+def test_a_transparent_palette_colour_is_white(form: str) -> None:
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([10, 20, 30, 200, 100, 0])
+    palette.paste(1, (0, 0, 8, 4))
+    image = decode(encoded(palette, form, transparency=0), 8)
+    assert image[:, 0, 0].tolist() == [200, 100, 0]
+    assert image[:, -1, 0].tolist() == [255, 255, 255]
+
+
+def test_a_palette_with_shades_of_transparency_is_laid_on_white() -> None:
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([0, 0, 0, 200, 100, 0])
+    image = decode(encoded(palette, "PNG", transparency=bytes([51, 255])), 8)
+    assert (image == 204).all()
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "TIFF"])
+def test_alpha_is_laid_on_white(form: str) -> None:
+    options = {"lossless": True} if form == "WEBP" else {}
+    image = decode(encoded(Image.new("RGBA", (8, 8), (0, 100, 200, 51)), form, **options), 8)
+    np.testing.assert_allclose(image[:, 0, 0], [204, 224, 244], atol=1)
+
+
+def test_grey_with_alpha_is_laid_on_white() -> None:
+    assert (decode(encoded(Image.new("LA", (8, 8), (0, 51)), "PNG"), 8) == 204).all()
+
+
+def test_a_transparent_colour_is_white() -> None:
+    image = decode(encoded(Image.new("RGB", (8, 8), (1, 2, 3)), "PNG", transparency=(1, 2, 3)), 8)
+    assert (image == 255).all()
+
+
+@pytest.mark.parametrize("form", ["JPEG", "TIFF"])
+def test_cmyk_has_the_colours_that_were_meant(form: str) -> None:
+    options = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    assert_corners(decode(encoded(quarters().convert("CMYK"), form, **options), 32))
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_and_not_clipped(form: str) -> None:
+    deep = np.repeat(np.array([0, 257, 32768, 65535], dtype=np.uint16)[None], 4, axis=0)
+    image = decode(encoded(Image.fromarray(deep), form), 4)
+    assert image[0, 0].tolist() == [0, 1, 128, 255]
+
+
+def test_floating_point_grey_is_read_from_0_to_1() -> None:
+    grey = np.full((4, 4), 0.2, dtype=np.float32)
+    assert (decode(encoded(Image.fromarray(grey), "TIFF"), 4) == 51).all()
+    with pytest.raises(BrokenImageError, match="pixels from 2 to 2, outside 0 to 1"):
+        decode(encoded(Image.fromarray(grey * 10), "TIFF"), 4)
+
+
+@pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG", "TIFF"])
+def test_of_an_animation_the_first_frame_is_taken(form: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    content = encoded(frames[0], form, save_all=True, append_images=frames[1:])
+    np.testing.assert_allclose(decode(content, 8)[:, 0, 0], [255, 0, 0], atol=3)
+
+
+# --- Orientation and geometry -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_the_exif_orientation_is_applied(form: str, orientation: int) -> None:
+    from_upright = {  # how a camera held like this stores an upright scene
+        1: None,
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }[orientation]
+    stored = quarters() if from_upright is None else quarters().transpose(from_upright)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    options = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    assert_corners(decode(encoded(stored, form, exif=exif, **options), 32))
+
+
+def test_nonsense_in_the_exif_does_not_spoil_the_picture() -> None:
+    content = encoded(quarters(), "JPEG", quality=95, subsampling=0, exif=b"Exif\x00\x00nonsense")
+    assert_corners(decode(content, 32))
+
+
+@pytest.mark.parametrize(("width", "height"), [(90, 30), (30, 90), (31, 30), (301, 30)])
+def test_the_middle_of_a_long_picture_is_taken(width: int, height: int) -> None:
+    picture = Image.new("RGB", (width, height), "black")
+    left, top = (width - 30) // 2, (height - 30) // 2
+    picture.paste(quarters(30, 30), (left, top))
+    assert_corners(decode(encoded(picture, "PNG"), 16))
+
+
+def test_reducing_averages_and_does_not_skip_pixels() -> None:
+    stripes = np.zeros((256, 256, 3), dtype=np.uint8)
+    stripes[:, ::2] = 255
+    inner = decode(encoded(Image.fromarray(stripes), "PNG"), 16)[:, 2:-2, 2:-2]
+    np.testing.assert_allclose(inner, 127.5, atol=3)
+
+
+def test_jpegs_decoded_at_a_fraction_look_like_those_decoded_whole() -> None:
+    picture = noise(width=20, height=20).resize((800, 640), Image.Resampling.BICUBIC)
+    fast = decode(encoded(picture, "JPEG", quality=95), 32).astype(int)
+    whole = decode(encoded(picture, "PNG"), 32).astype(int)
+    assert np.abs(fast - whole).mean() < 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1)])
+def test_the_smallest_pictures_are_blown_up(shape: tuple[int, int]) -> None:
+    assert (decode(encoded(Image.new("RGB", shape, "lime"), "PNG"), 32)[1] == 255).all()
+
+
+# --- Damage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])
+def test_a_file_cut_short_is_broken(form: str) -> None:
+    content = encoded(noise(), form)
+    with pytest.raises(BrokenImageError):
+        decode(content[: len(content) // 2], 32)
+
+
+def test_reasons_are_short_and_human(tmp_path: Path) -> None:
+    jpeg = encoded(noise(), "JPEG")
+    reasons = {
+        jpeg[: len(jpeg) // 2]: "truncated",
+        b"": "empty file",
+        b"This is not a picture.": "not an image of a known format",
+        bomb_png(): "12000 x 90000 pixels is too large",
+        encoded(noise(), "PNG")[:20]: "truncated",
+        jpeg[:3] + b"nonsense": "damaged JPEG header",
+        encoded(noise(), "PPM"): "not an image of a known format",
+    }
+    for content, reason in reasons.items():
+        with pytest.raises(BrokenImageError) as caught:
+            decode(content, 32)
+        assert str(caught.value) == reason
+    with pytest.raises(BrokenImageError, match="^no such file or directory$"):
+        decode(tmp_path / "missing.jpg", 32)
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("decoded"))
+    with pytest.raises(BrokenImageError, match="^17895698 x 10 pixels is too large$"):
+        decode(bomb_png(17_895_698, 10), 32)
+
+
+def test_large_but_legal_pictures_raise_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 1000)  # where Pillow begins to warn
+    before = list(warnings.filters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert decode(encoded(noise(), "PNG"), 32).shape == (3, 32, 32)
+    assert warnings.filters == before
+
+
+def test_any_damage_is_a_broken_image_and_nothing_else() -> None:
+    generator = np.random.default_rng(0)
+    forms = ("JPEG", "PNG", "WEBP", "BMP", "GIF")  # libtiff would write to the screen
+    contents = [np.frombuffer(encoded(noise(), form), dtype=np.uint8) for form in forms]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(400):
+            content = contents[i % len(contents)].copy()
+            places = generator.integers(0, min(len(content), 200), 3)
+            content[places] = generator.integers(0, 256, 3)
+            try:
+                assert decode(content.tobytes(), 8).shape == (3, 8, 8)
+            except BrokenImageError as error:
+                assert str(error)  # noqa: PT017, either outcome is fine
+
+
+def test_the_shorter_side_is_read_from_the_header(tmp_path: Path) -> None:
+    quarters(70, 50).save(tmp_path / "a.jpg")
+    (tmp_path / "b.jpg").write_text("no")
+    assert shorter_side(tmp_path / "a.jpg") == 50
+    assert shorter_side(tmp_path / "b.jpg") is None
+
+
+def test_only_the_named_formats_are_tried() -> None:
+    assert set(decoding.FORMATS) == {"JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"}
+    ico = struct.pack("<HHH", 0, 1, 1) + bytes(40)
+    with pytest.raises(BrokenImageError, match="not an image of a known format"):
+        decode(ico, 8)
+
+
+# --- In parallel ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 500])
+def test_parallel_work_keeps_its_order_and_reports_progress(count: int) -> None:
+    seen: list[tuple[int, int, str]] = []
+    results = in_parallel(lambda i: i * i, range(count), lambda *report: seen.append(report), "x")
+    assert list(results) == [i * i for i in range(count)]
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+    assert not count or seen[-1] == (count, count, "x")
+
+
+def test_parallel_work_stays_only_a_little_ahead() -> None:
+    begun = 0
+    lock = threading.Lock()
+
+    def work(_: int) -> None:
+        nonlocal begun
+        with lock:
+            begun += 1
+
+    results = in_parallel(work, range(100_000), None, "x")
+    next(results)
+    results.close()
+    assert begun <= 16 * (3 * decoding._cores() + 1)
+
+
+def test_an_error_in_parallel_work_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(in_parallel(lambda i: 1 // i, range(-5, 100), None, "x"))

@@ -1,0 +1,192 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pictures import bomb_png, encoded, make_folder, noise
+
+from oddone.data.folder import read_flat_folder, read_labelled_folder
+from oddone.data.image_set import BrokenFile
+from oddone.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_folder(tmp_path / "root", {"dog": 2, "cat": 3})
+
+
+def test_each_subfolder_is_a_class_in_sorted_order(root: Path) -> None:
+    image_set = read_labelled_folder(root)
+    assert image_set.classes == ("cat", "dog")
+    assert image_set.labels.tolist() == [0, 0, 0, 1, 1]
+    assert image_set.paths[3] == str(root / "dog" / "0.png")
+    assert image_set.broken == ()
+
+
+def test_pictures_lie_at_any_depth_below_their_class(root: Path) -> None:
+    (root / "cat" / "2024" / "june").mkdir(parents=True)
+    noise().save(root / "cat" / "2024" / "june" / "deep.JPG", "JPEG")
+    image_set = read_labelled_folder(root)
+    assert image_set.labels.tolist() == [0, 0, 0, 0, 1, 1]
+    assert str(root / "cat" / "2024" / "june" / "deep.JPG") in image_set.paths
+
+
+def test_a_flat_folder_has_no_labels(root: Path) -> None:
+    noise().save(root / "loose.png")
+    image_set = read_flat_folder(root)
+    assert image_set.classes == ()
+    assert image_set.labels.tolist() == [-1] * 6
+
+
+def test_hidden_and_other_files_are_ignored_without_a_word(root: Path) -> None:
+    before = read_labelled_folder(root).fingerprint
+    for name in (".DS_Store", "Thumbs.db", "notes.txt", "._0.png"):
+        (root / "cat" / name).write_text("no picture")
+        (root / name).write_text("no picture")
+    make_folder(root / ".git", {"objects": 1})
+    make_folder(root / "cat" / ".thumbnails", {"small": 1})
+    image_set = read_labelled_folder(root)
+    assert image_set.fingerprint == before
+    assert image_set.broken == ()
+
+
+def test_what_does_not_decode_is_listed_and_the_rest_goes_on(root: Path) -> None:
+    jpeg = encoded(noise(), "JPEG")
+    (root / "cat" / "cut.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (root / "cat" / "empty.png").write_bytes(b"")
+    (root / "dog" / "fake.jpg").write_text("text")
+    (root / "dog" / "huge.png").write_bytes(bomb_png())
+    image_set = read_labelled_folder(root)
+    assert image_set.labels.tolist() == [0, 0, 0, 1, 1]
+    assert image_set.broken == (
+        BrokenFile(str(root / "cat" / "cut.jpg"), "truncated"),
+        BrokenFile(str(root / "cat" / "empty.png"), "empty file"),
+        BrokenFile(str(root / "dog" / "fake.jpg"), "not an image of a known format"),
+        BrokenFile(str(root / "dog" / "huge.png"), "12000 x 90000 pixels is too large"),
+    )
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_pillow_warns_about_is_no_warning_of_ours(root: Path) -> None:
+    (root / "cat" / "odd.tif").write_bytes(b"II*\x00\x08\x00\x00\x00\x05\x00")
+    image_set = read_labelled_folder(root)
+    assert [file.reason for file in image_set.broken] == ["damaged TIFF header"]
+
+
+def test_strict_makes_broken_files_an_error_that_names_five(root: Path) -> None:
+    for i in range(7):
+        (root / "cat" / f"bad{i}.jpg").write_text("text")
+    first = os.path.join("cat", "bad0.jpg")  # noqa: PTH118, as it is printed
+    with pytest.raises(DataError) as caught:
+        read_labelled_folder(root, strict=True)
+    message = str(caught.value)
+    assert "7 files of" in message
+    assert f"{first} (not an image of a known format)" in message
+    assert message.count("bad") == 5
+    assert "and 2 more" in message
+    with pytest.raises(DataError, match="7 files of"):  # from the cache as well
+        read_flat_folder(root, strict=True)
+    assert len(read_labelled_folder(root).broken) == 7
+
+
+def test_loose_pictures_beside_the_classes_are_listed(root: Path) -> None:
+    noise().save(root / "loose.png")
+    image_set = read_labelled_folder(root)
+    assert len(image_set) == 5
+    assert image_set.broken == (BrokenFile(str(root / "loose.png"), "lies in no class folder"),)
+
+
+# --- Links ------------------------------------------------------------------------------------
+
+
+def test_links_to_files_and_folders_are_followed(root: Path, tmp_path: Path) -> None:
+    make_folder(tmp_path / "elsewhere", {"bird": 2})
+    (root / "bird").symlink_to(tmp_path / "elsewhere" / "bird")
+    (root / "cat" / "link.png").symlink_to(root / "dog" / "0.png")
+    image_set = read_labelled_folder(root)
+    assert image_set.classes == ("bird", "cat", "dog")
+    assert image_set.labels.tolist() == [0, 0, 1, 1, 1, 1, 2, 2]
+    np.testing.assert_array_equal(image_set.images[5], image_set.images[6])
+
+
+def test_loops_of_links_end(root: Path) -> None:
+    (root / "cat" / "up").symlink_to(root / "cat")
+    (root / "dog" / "self.png").symlink_to(root / "dog" / "self.png")
+    image_set = read_labelled_folder(root)
+    assert len(image_set) == 5
+    assert [file.path for file in image_set.broken] == [str(root / "dog" / "self.png")]
+    (root / "dog" / "root").symlink_to(root)
+    assert len(read_flat_folder(root)) == 5
+
+
+def test_links_to_nowhere_and_pipes_are_listed(root: Path) -> None:
+    (root / "cat" / "gone.png").symlink_to(root / "gone.png")
+    os.mkfifo(root / "dog" / "pipe.jpg")
+    broken = read_labelled_folder(root).broken
+    assert [file.reason for file in broken] == ["no such file or directory", "not a regular file"]
+
+
+# --- What cannot be learned from --------------------------------------------------------------
+
+
+def test_an_empty_class_is_an_error_that_says_what_was_found(root: Path) -> None:
+    (root / "bird").mkdir()
+    with pytest.raises(DataError, match=r"class 'bird' has no images \(found in .*: nothing\)"):
+        read_labelled_folder(root)
+    (root / "bird" / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"'bird' has no images \(found in .*: notes.txt\)"):
+        read_labelled_folder(root)
+
+
+def test_a_class_of_broken_files_only_is_an_error(root: Path) -> None:
+    (root / "bird").mkdir()
+    (root / "bird" / "a.jpg").write_text("text")
+    with pytest.raises(DataError, match=r"class 'bird' has no image that can be read: .*a.jpg"):
+        read_labelled_folder(root)
+
+
+def test_one_class_only_is_an_error(tmp_path: Path) -> None:
+    make_folder(tmp_path / "one", {"cat": 3})
+    with pytest.raises(DataError, match=r"one class only, 'cat' with 3 images.*flat:"):
+        read_labelled_folder(tmp_path / "one")
+
+
+def test_a_folder_without_images_names_up_to_five_things(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for i in range(7):
+        (tmp_path / "texts" / f"{i}.txt").write_text("")
+    expected = r"\(found: 0.txt, 1.txt, 2.txt, 3.txt, 4.txt and 2 more\)"
+    with pytest.raises(DataError, match=rf"no images below .*{expected}"):
+        read_flat_folder(tmp_path / "texts")
+    with pytest.raises(DataError, match=rf"has no class folders {expected}"):
+        read_labelled_folder(tmp_path / "texts")
+
+
+def test_a_folder_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot look into"):
+        read_flat_folder(tmp_path / "file")
+
+
+# --- Size -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [(20, 32), (32, 32), (63, 32), (64, 64), (130, 128), (300, 224)]
+)
+def test_the_size_follows_the_pictures(tmp_path: Path, side: int, expected: int) -> None:
+    make_folder(tmp_path / "root", {"cat": 2, "dog": 1}, side)
+    assert read_labelled_folder(tmp_path / "root").images.shape[2:] == (expected, expected)
+
+
+def test_the_size_follows_the_shorter_side_of_most(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    for i, (width, height) in enumerate([(400, 70), (70, 400), (66, 66), (500, 500), (10, 10)]):
+        noise(i, width, height).save(tmp_path / "root" / f"{i}.png")
+    (tmp_path / "root" / "bad.png").write_text("no")
+    assert read_flat_folder(tmp_path / "root").images.shape[2] == 64

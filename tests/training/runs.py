@@ -1,0 +1,32 @@
+"""Small data and settings for tests of training."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from oddone.data import ImageSet
+from oddone.presets import smoke
+from oddone.training import Training
+
+
+def tiny_source(images: int = 48, classes: int = 3, size: int = 16, seed: int = 0) -> ImageSet:
+    """Return noisy images with one bright corner pattern per class."""
+    generator = np.random.default_rng(seed)
+    labels = np.arange(images) % classes
+    pixels = generator.integers(0, 80, (images, 3, size, size))
+    for image, label in enumerate(labels):
+        pixels[image, label % 3, : size // 2, (label * 4) % size :] += 150
+    names = tuple(f"class {label}" for label in range(classes))
+    paths = [f"tiny[{image}]" for image in range(images)]
+    return ImageSet(pixels.astype(np.uint8), labels.astype(np.int64), names, paths, f"tiny{seed}")
+
+
+def tiny_settings(**changes: object) -> Training:
+    """Return the smoke preset, smaller still."""
+    settings = replace(smoke(), steps=6, seed=3, checkpoint_seconds=0.0)
+    settings = replace(
+        settings,
+        batch=replace(settings.batch, images=12),
+        model=replace(settings.model, encoder="resnet10-w16", head_hidden=16, head_dim=8),
+    )
+    return replace(settings, **changes)  # type: ignore[arg-type]

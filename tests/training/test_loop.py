@@ -1,0 +1,283 @@
+import json
+import math
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import tiny_settings, tiny_source
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from oddone.errors import DataError, DivergedError, SettingsError
+from oddone.training import Optimiser, Report, RunDirectory, Training, load_network, train
+from oddone.training.checkpoint import newest_checkpoint
+from oddone.training.loop import choose_device
+
+pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
+
+
+def start(path: Path, settings: Training) -> RunDirectory:
+    return RunDirectory.create(path, settings, {"command": "test"})
+
+
+def weights(run: RunDirectory) -> dict[str, torch.Tensor]:
+    return load_file(run.encoder)
+
+
+def assert_same_weights(one: RunDirectory, other: RunDirectory) -> None:
+    ours, theirs = weights(one), weights(other)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def losses(run: RunDirectory) -> list[tuple[int, float]]:
+    return [(line["step"], line["loss"]) for line in run.history()]
+
+
+@pytest.mark.parametrize("objective", ["mcl", "supclr", "simclr", "cross-entropy"])
+@pytest.mark.parametrize("rotations", ["task", "augmentation", "none"])
+def test_every_objective_trains_with_every_use_of_rotations(
+    tmp_path: Path, objective: str, rotations: str
+) -> None:
+    settings = tiny_settings(objective=objective, rotations=rotations, steps=2)
+    run = start(tmp_path / "run", settings)
+    outcome = train(tiny_source(), settings, run)
+    assert outcome.finished
+    assert [line["step"] for line in run.history()] == [1, 2]
+    trained = load_network(run.encoder)
+    assert trained.settings == settings
+    assert trained.classes == ("class 0", "class 1", "class 2")
+    assert trained.image_size == 16
+    assert not trained.network.training
+    encoded = trained.network(torch.zeros(2, 3, 16, 16))
+    assert encoded.embeddings.shape == (2, 8)
+
+
+def test_training_learns(tmp_path: Path) -> None:
+    settings = tiny_settings(steps=60, objective="cross-entropy", rotations="none")
+    run = start(tmp_path / "run", settings)
+    train(tiny_source(), settings, run)
+    curve = [loss for _, loss in losses(run)]
+    assert np.mean(curve[-10:]) < 0.5 * np.mean(curve[:5])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    runs = []
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        settings = tiny_settings(seed=seed, steps=3)
+        runs.append(start(tmp_path / name, settings))
+        train(tiny_source(), settings, runs[-1])
+    assert_same_weights(runs[0], runs[1])
+    assert losses(runs[0]) == losses(runs[1]) != losses(runs[2])
+
+
+@pytest.mark.parametrize("stop_after", [1, 3, 5])
+def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path, stop_after: int) -> None:
+    settings = tiny_settings()
+    whole, parts = start(tmp_path / "whole", settings), start(tmp_path / "parts", settings)
+    train(tiny_source(), settings, whole)
+    seen: list[Report] = []
+    outcome = train(
+        tiny_source(),
+        settings,
+        parts,
+        watch=seen.append,
+        stop=lambda: len(seen) == stop_after,
+    )
+    assert outcome == (False, stop_after, outcome.seconds)
+    assert not parts.encoder.exists()
+    assert train(tiny_source(), settings, parts).finished
+    assert_same_weights(whole, parts)
+    assert losses(whole) == losses(parts)
+
+
+def test_killed_at_random_moments_and_resumed_equals_never_killed(tmp_path: Path) -> None:
+    settings = tiny_settings(steps=40)
+    whole, killed = start(tmp_path / "whole", settings), start(tmp_path / "killed", settings)
+    train(tiny_source(), settings, whole)
+    script = textwrap.dedent(
+        """
+        import sys, warnings
+        sys.path.insert(0, sys.argv[2])
+        warnings.simplefilter("ignore")
+        import torch
+        from pathlib import Path
+        from runs import tiny_source
+        from oddone.training import RunDirectory, train
+        torch.set_num_threads(int(sys.argv[3]))
+        run = RunDirectory.open(Path(sys.argv[1]))
+        print("ready", flush=True)
+        train(tiny_source(), run.settings, run)
+        """
+    )
+    folder, threads = str(Path(__file__).parent), str(torch.get_num_threads())
+    command = [sys.executable, "-c", script, str(killed.path), folder, threads]
+    generator = np.random.default_rng(0)
+    kills = 0
+    while not killed.encoder.exists():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = newest_checkpoint(killed.checkpoints)
+        while newest_checkpoint(killed.checkpoints) == before and process.poll() is None:
+            time.sleep(0.005)  # at least one more checkpoint, so that the run gets on
+        time.sleep(generator.uniform(0, 0.15))
+        if kills < 4 and process.poll() is None:
+            process.kill()
+            kills += 1
+        assert process.wait() in {0, -signal.SIGKILL}
+        process.stdout.close()
+    assert kills > 0
+    assert_same_weights(whole, killed)
+    assert losses(whole) == losses(killed)
+
+
+def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    settings = tiny_settings()
+    run = start(tmp_path / "run", settings)
+    train(tiny_source(), settings, run)
+    assert [path.name for path in sorted(run.checkpoints.iterdir())] == [
+        "000000005.safetensors",
+        "000000006.safetensors",
+    ]
+
+
+def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
+    settings = tiny_settings()
+    run = start(tmp_path / "run", settings)
+    seen: list[Report] = []
+    train(tiny_source(), settings, run, watch=seen.append, stop=lambda: len(seen) == 3)
+    newest = newest_checkpoint(run.checkpoints)
+    assert newest is not None
+    newest.write_bytes(newest.read_bytes()[:1000])
+    with pytest.raises(DataError, match="is damaged.*--resume goes on from the one before"):
+        train(tiny_source(), settings, run)
+    newest.unlink()
+    assert train(tiny_source(), settings, run).finished
+
+
+def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
+    wild = tiny_settings(steps=60, optimiser=Optimiser(learning_rate=1e30))
+    run = start(tmp_path / "run", wild)
+    with pytest.raises(DivergedError, match=r"the loss is \w+ at step \d+.*learning_rate"):
+        train(tiny_source(), wild, run)
+    newest = newest_checkpoint(run.checkpoints)
+    assert newest is not None
+    assert all(math.isfinite(line["loss"]) for line in run.history())
+
+
+def test_epochs_and_minutes_set_the_length(tmp_path: Path) -> None:
+    by_epochs = tiny_settings(steps=None, epochs=1.5)
+    run = start(tmp_path / "epochs", by_epochs)
+    assert train(tiny_source(), by_epochs, run).step == 6  # 4 steps an epoch
+    by_minutes = tiny_settings(steps=None, minutes=0.02)
+    run = start(tmp_path / "minutes", by_minutes)
+    outcome = train(tiny_source(), by_minutes, run)
+    assert outcome.finished
+    assert 1.2 <= outcome.seconds < 10
+    rates = [line["learning_rate"] for line in run.history()]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > rates[-1]
+
+
+def test_images_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
+    settings = tiny_settings()
+    run = start(tmp_path / "run", settings)
+    source = tiny_source()
+    unlabelled = replace(source, labels=np.where(source.labels == 1, -1, source.labels))
+    with pytest.raises(DataError, match="16 of 48 images have no label.*--objective simclr"):
+        train(unlabelled, settings, run)
+    with pytest.raises(DataError, match="1 images are too few"):
+        train(tiny_source(1), settings, run)
+    with pytest.raises(DataError, match="16 x 8 pixels are not square"):
+        train(replace(source, images=source.images[..., :8]), settings, run)
+
+
+def test_unlabelled_images_train_simclr(tmp_path: Path) -> None:
+    settings = tiny_settings(objective="simclr", steps=1)
+    source = replace(tiny_source(), labels=np.full(48, -1), classes=())
+    assert train(source, settings, start(tmp_path / "run", settings)).finished
+
+
+def test_rows_without_a_positive_are_reported(tmp_path: Path) -> None:
+    settings = tiny_settings(steps=1)
+    seen: list[Report] = []
+    lonely = tiny_source(images=12, classes=12)
+    train(lonely, settings, start(tmp_path / "run", settings), watch=seen.append)
+    assert seen[0].unpaired == 1
+
+
+def test_the_fastest_device_that_is_there_is_chosen() -> None:
+    assert choose_device(tiny_settings(device="cpu")).type == "cpu"
+    assert choose_device(tiny_settings()).type in {"cpu", "cuda", "mps"}
+    if not torch.cuda.is_available():
+        with pytest.raises(SettingsError, match="device='cuda' is not there"):
+            choose_device(tiny_settings(device="cuda"))
+
+
+def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> None:
+    settings = tiny_settings(steps=1)
+    run = start(tmp_path / "run", settings)
+    train(tiny_source(), settings, run)
+    with pytest.raises(SettingsError, match=r"exists; go on with it \(--resume"):
+        start(tmp_path / "run", settings)
+    RunDirectory.create(tmp_path / "run", settings, {}, overwrite=True)
+    assert not run.encoder.exists()
+    precious = tmp_path / "photos"
+    precious.mkdir()
+    (precious / "holiday.jpg").write_bytes(b"x")
+    with pytest.raises(SettingsError, match="--overwrite leaves it alone"):
+        RunDirectory.create(precious, settings, {}, overwrite=True)
+    assert [path.name for path in precious.iterdir()] == ["holiday.jpg"]
+    with pytest.raises(SettingsError, match="is not the directory of a run"):
+        RunDirectory.open(precious)
+
+
+def test_a_history_line_cut_short_is_left_out(tmp_path: Path) -> None:
+    run = start(tmp_path / "run", tiny_settings())
+    run.append_history({"step": 1, "loss": 2.0})
+    with (tmp_path / "run" / "history.jsonl").open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert [line["step"] for line in run.history()] == [1]
+
+
+@pytest.mark.parametrize("content", [b"", b"not tensors", (100).to_bytes(8, "little") + b"{}" * 50])
+def test_a_file_that_is_no_encoder_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "encoder.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="encoder.safetensors is not"):
+        load_network(path)
+    with pytest.raises(DataError, match="is not a finished encoder"):
+        load_network(tmp_path / "none.safetensors")
+
+
+def test_the_encoder_file_says_what_it_is(tmp_path: Path) -> None:
+    settings = tiny_settings(steps=1)
+    run = start(tmp_path / "run", settings)
+    train(tiny_source(), settings, run)
+    with safe_open(run.encoder, framework="pt") as file:
+        about = file.metadata()
+    assert json.loads(about["classes"]) == ["class 0", "class 1", "class 2"]
+    assert json.loads(about["settings"])["seed"] == 3
+
+
+def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
+    def body() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 5, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+        )
+
+    settings = tiny_settings(steps=2)
+    run = start(tmp_path / "run", settings)
+    train(tiny_source(), settings, run, body=body())
+    trained = load_network(run.encoder, body=body())
+    assert trained.network.encoder.feature_dim == 5
+    assert not torch.equal(trained.network.encoder.body[0].weight, body()[0].weight)

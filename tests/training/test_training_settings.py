@@ -1,0 +1,106 @@
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oddone.errors import SettingsError
+from oddone.presets import PRESETS, authors, cpu, paper, smoke
+from oddone.training import Batch, Model, Optimiser, Training
+from oddone.training.loop import learning_rate
+from oddone.training.settings_file import read_settings, write_settings
+
+
+@pytest.mark.parametrize("preset", PRESETS.values())
+def test_every_preset_survives_its_file(preset: object, tmp_path: Path) -> None:
+    settings = preset()  # type: ignore[operator]
+    write_settings(tmp_path / "settings.toml", settings)
+    assert read_settings(tmp_path / "settings.toml") == settings
+
+
+def test_the_paper_is_as_printed() -> None:
+    settings = paper()
+    assert settings.model.encoder == "resnet34"
+    assert (settings.model.head_hidden, settings.model.head_dim) == (2048, 128)
+    assert (settings.batch.images, settings.batch.poses_per_image) == (256, 4)
+    assert settings.optimiser.learning_rate == pytest.approx(0.3 * 1024 / 256)
+    assert settings.optimiser.weight_decay == 1e-6
+    assert (settings.loss.alpha, settings.loss.beta, settings.loss.temperature) == (0.05, 2.5, 0.2)
+    low, high = settings.loss.alpha_range(batch_size=1024, classes=40)
+    assert low < settings.loss.alpha < high
+
+
+def test_the_authors_differ_where_their_code_does() -> None:
+    loss = authors().loss
+    assert (loss.beta, loss.denominator, loss.attraction) == (2, "softmax", "sampled")
+    assert (loss.clamp, loss.spa_siblings) == (True, "ones")
+    assert authors().optimiser.nesterov
+    assert authors().optimiser.final_share == 5e-4
+
+
+def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("steps = 7\n[loss]\nalpha = 0.1\n")
+    settings = read_settings(tmp_path / "s.toml")
+    assert settings == Training(steps=7, loss=replace(Training(steps=7).loss, alpha=0.1))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("step = 7\n", "unknown setting 'step'; did you mean 'steps'?"),
+        ("steps = 7\n[loss]\nalhpa = 1.0\n", "[loss]: unknown setting 'alhpa'; did you mean"),
+        ("steps = \n", "is not TOML"),
+        ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
+    ],
+)
+def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "s.toml").write_text(content)
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        read_settings(tmp_path / "s.toml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read as a settings file: No such file"):
+        read_settings(tmp_path / "none.toml")
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Training, "no length given; set exactly one of epochs, steps"),
+        (lambda: Training(epochs=1, steps=1), "epochs and steps given"),
+        (lambda: Training(minutes=-1), "minutes=-1"),
+        (lambda: Training(steps=1, objective="mlc"), "objective='mlc': choose one of mcl"),
+        (lambda: Training(steps=1, device="tpu"), "device='tpu'"),
+        (lambda: Training(steps=1, checkpoint_seconds=-1), "checkpoint_seconds=-1"),
+        (lambda: Batch(images=1), "batch.images=1"),
+        (lambda: Batch(poses_per_image=2), "batch.poses_per_image=2"),
+        (lambda: Optimiser(learning_rate=math.nan), "optimiser.learning_rate=nan"),
+        (lambda: Optimiser(momentum=1.0), "optimiser.momentum=1.0"),
+        (lambda: Optimiser(momentum=0.0, nesterov=True), "set optimiser.momentum"),
+        (lambda: Optimiser(weight_decay=-1.0), "optimiser.weight_decay=-1.0"),
+        (lambda: Optimiser(final_share=2.0), "optimiser.final_share=2.0"),
+        (lambda: Model(image_size=4), "model.image_size=4"),
+        (lambda: Model(head_dim=0), "model.head_dim=0"),
+    ],
+)
+def test_settings_that_make_no_run_are_refused(make: object, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        make()  # type: ignore[operator]
+
+
+def test_the_learning_rate_is_a_cosine_from_the_peak_to_the_rest() -> None:
+    optimiser = Optimiser(learning_rate=2.0, final_share=0.1)
+    assert learning_rate(optimiser, 0.0) == 2
+    assert learning_rate(optimiser, 0.5) == pytest.approx(1.1)
+    assert learning_rate(optimiser, 1.0) == pytest.approx(0.2)
+    assert learning_rate(optimiser, 1.7) == pytest.approx(0.2)
+    rates = [learning_rate(optimiser, share / 20) for share in range(21)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_variant_is_a_replaced_value() -> None:
+    assert replace(cpu(), minutes=None, steps=3).steps == 3
+    assert smoke().steps == 20

@@ -1,0 +1,144 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from oddone.errors import DataError
+from oddone.transforms import (
+    eight_turns,
+    four_turns,
+    mirror,
+    one_view,
+    random_mirror,
+    turn,
+)
+
+POSES = torch.tensor([0, 1, 2, 3, 3, 1, 0, 2])
+
+
+def some_images(rows: int = 8, height: int = 6, width: int = 6) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    levels = torch.randint(256, (rows, 3, height, width), generator=generator)
+    return levels.float() / 255
+
+
+def with_pillow(image: Tensor, operation: Image.Transpose) -> Tensor:
+    """Return the image as Pillow transposes it."""
+    pixels = (image.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
+    turned = np.asarray(Image.fromarray(pixels).transpose(operation))
+    return torch.from_numpy(turned.copy()).permute(2, 0, 1).float() / 255
+
+
+def test_turns_are_pillows_counter_clockwise_rotations() -> None:
+    images = some_images()
+    turned = turn(images, POSES)
+    rotations = [None, *(Image.Transpose[f"ROTATE_{degrees}"] for degrees in (90, 180, 270))]
+    for image, result, pose in zip(images, turned, POSES.tolist(), strict=True):
+        rotation = rotations[pose]
+        assert torch.equal(result, image if rotation is None else with_pillow(image, rotation))
+
+
+def test_four_quarter_turns_are_none() -> None:
+    images, once = some_images(), torch.ones(8, dtype=torch.long)
+    turned = images
+    for _ in range(4):
+        turned = turn(turned, once)
+    assert torch.equal(turned, images)
+    assert torch.equal(turn(turn(images, POSES), -POSES % 4), images)
+
+
+def test_a_mirror_is_the_source_images_horizontal_flip() -> None:
+    images = some_images()
+    flipped = torch.stack([with_pillow(image, Image.Transpose.FLIP_LEFT_RIGHT) for image in images])
+    assert torch.equal(mirror(turn(images, POSES), POSES), turn(flipped, POSES))
+
+
+def test_mirroring_twice_is_not_mirroring() -> None:
+    images = some_images()
+    assert torch.equal(mirror(mirror(images, POSES), POSES), images)
+
+
+def test_half_turns_keep_the_shape_of_any_image() -> None:
+    images = some_images(height=4)
+    assert torch.equal(turn(images, POSES // 2 * 2)[2], images[2].flip(1, 2))
+
+
+def test_a_quarter_turn_of_an_oblong_image_is_refused() -> None:
+    with pytest.raises(DataError, match="images of 4 x 6 pixels cannot be turned by a quarter"):
+        turn(some_images(height=4), POSES)
+
+
+def test_poses_other_than_quarter_turns_are_refused() -> None:
+    with pytest.raises(DataError, match="poses holds 4, which is not one of 0 to 3"):
+        turn(some_images(), POSES + 1)
+    with pytest.raises(DataError, match="poses holds -1"):
+        mirror(some_images(), POSES - 1)
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_poses_of_the_wrong_length_are_named() -> None:
+    with pytest.raises(DataError, match=r"poses has shape \(7,\) but there are 8 images"):
+        turn(some_images(), POSES[1:])
+
+
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_certain_coins_mirror_none_or_all(probability: float) -> None:
+    images, generator = some_images(), torch.Generator().manual_seed(0)
+    result = random_mirror(images, POSES, probability, generator=generator)
+    assert torch.equal(result, mirror(images, POSES) if probability else images)
+
+
+def test_each_row_is_mirrored_by_its_own_coin() -> None:
+    images, poses = some_images(4000, 2, 2), torch.arange(4000) % 4
+    generator = torch.Generator().manual_seed(0)
+    result = random_mirror(images, poses, 0.3, generator=generator)
+    kept = (result == images).flatten(1).all(dim=1)
+    mirrored = (result == mirror(images, poses)).flatten(1).all(dim=1)
+    assert (kept | mirrored).all()
+    assert mirrored.float().mean().item() == pytest.approx(0.3, abs=0.03)
+
+
+def test_the_same_seed_mirrors_the_same_rows() -> None:
+    images = some_images()
+    first, second = (
+        random_mirror(images, POSES, 0.5, generator=torch.Generator().manual_seed(5))
+        for _ in range(2)
+    )
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_turns_and_mirrors_keep_the_dtype(dtype: torch.dtype) -> None:
+    images = some_images().to(dtype)
+    assert turn(images, POSES).dtype == mirror(images, POSES).dtype == dtype
+
+
+def test_one_view_is_the_images() -> None:
+    images = some_images(height=4)
+    views, poses = one_view(images)
+    assert torch.equal(views, images[None])
+    assert poses.tolist() == [0]
+
+
+def test_four_turns_are_the_poses_in_order() -> None:
+    images = some_images()
+    views, poses = four_turns(images)
+    assert poses.tolist() == [0, 1, 2, 3]
+    for view, pose in zip(views, poses, strict=True):
+        assert torch.equal(view, turn(images, pose.expand(8)))
+
+
+def test_eight_turns_add_the_mirrored_source_in_each_pose() -> None:
+    images = some_images()
+    views, poses = eight_turns(images)
+    assert poses.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert torch.equal(views[:4], four_turns(images).images)
+    for pose in range(4):
+        rows = torch.full((8,), pose)
+        assert torch.equal(views[4 + pose], turn(images.flip(3), rows))
+        assert torch.equal(views[4 + pose], mirror(views[pose], rows))
+
+
+def test_no_images_have_views_too() -> None:
+    assert eight_turns(some_images(0)).images.shape == (8, 0, 3, 6, 6)
