@@ -41,6 +41,9 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/density.py
+	$(BIN)/python benchmarks/augmentation.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/table.py
 
 demo: $(READY)

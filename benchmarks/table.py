@@ -20,6 +20,9 @@ def main() -> None:
 def speed_table() -> str:
     """Return the table as Markdown."""
     loss, density = newest("loss"), newest("density")
+    augmentation, training, decoding = (
+        newest(name) for name in ("augmentation", "training", "decoding")
+    )
     rows = [
         (f"{row['ours']}, {loss['rows']:,} x {loss['dim']}, forward and backward", row)
         for row in loss["speed"]
@@ -28,6 +31,19 @@ def speed_table() -> str:
         content = density[part]
         size = f"{content['rows']:,} x {density['dim']}, {density['groups']} groups"
         rows += [(f"{row['ours']}, {size}", row) for row in content["speed"]]
+    pixels = augmentation["size"]
+    rows += [
+        (f"{row['ours']}, {row['rows']:,} images of {pixels} x {pixels}", row)
+        for row in augmentation["speed"]
+    ]
+    rows += [
+        (f"{row['ours']}, preset {training['preset']}, {training['views_per_step']} views", row)
+        for row in training["speed"]
+    ]
+    rows += [
+        (f"{row['ours']} of {decoding['photos']} photographs to {row['size']} pixels", row)
+        for row in decoding["speed"]
+    ]
     alone, ours, peer, _ = loss["memory"].values()
     machine = loss["machine"]
     table = [
@@ -39,13 +55,13 @@ def speed_table() -> str:
         f"Peak memory of `mcl_loss` at {loss['memory_rows']:,} rows: {ours:,.0f} MiB, of which "
         f"{alone:,.0f} are torch and the batch; pytorch-metric-learning: {peer:,.0f} MiB."
     )
+    records = (loss, density, augmentation, training, decoding)
+    links = ", ".join(f"[{record['name']}]({record['file']})" for record in records)
     source = (
-        f"Measured on {machine['threads']} threads of an {machine['processor']}; records: "
-        f"[{loss['file']}]({loss['file']}), [{density['file']}]({density['file']})."
+        f"Measured on {machine['threads']} threads of an {machine['processor']}; records: {links}."
     )
     head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
-    lines = [*head, *table, "", memory, "", source]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*head, *table, "", memory, "", source]) + "\n"
 
 
 def newest(name: str) -> dict[str, Any]:

@@ -164,3 +164,17 @@ def test_changed_images_are_not_resumed(tmp_path: Path, environment: dict[str, s
     np.savez(tmp_path / "a.npz", images=images[::-1], labels=np.arange(20) % 2)
     done = oddone(environment, "train", "--resume", run, code=2)
     assert "have changed since" in done.stderr
+
+
+def test_tensorboard_gets_the_history(tmp_path: Path, environment: dict[str, str]) -> None:
+    run = tmp_path / "run"
+    oddone(environment, "train", "fashion", "--out", run, *SMALL, "--tensorboard")
+    assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_settings_the_paper_advises_against_get_one_line_of_advice(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    arguments = ["train", "fashion", "--out", tmp_path / "run", *SMALL, "--loss.alpha", "0.001"]
+    done = oddone(environment, *arguments)
+    assert done.stderr.count("note: alpha=0.001 is outside") == 1

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +14,13 @@ from oddone.rng import stream
 from oddone.training.objective import Rows
 from oddone.training.settings import POSES, Training
 from oddone.transforms import augment, turn
+
+
+class Batch(NamedTuple):
+    """What one step sees: the views, and what is known about each."""
+
+    images: Float[Tensor, "rows 3 height width"]
+    rows: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +38,12 @@ class Batches:
     def steps_per_epoch(self) -> int:
         """How many whole batches the images fill; the rest of a pass sits out until the next."""
         return len(self.source) // self.images_per_step
+
+    def make(self, step: int, device: torch.device) -> Batch:
+        """Return the batch of a step, on the device and in the layout that convolutions like."""
+        rows = self.rows(step)
+        images = self.images(step, rows, device).contiguous(memory_format=torch.channels_last)
+        return Batch(images, Rows(*(fact.to(device) for fact in rows)))
 
     def rows(self, step: int) -> Rows:
         """Return what the rows of a step are: parents in the order of their first view."""

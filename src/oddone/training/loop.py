@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from oddone.errors import DataError, DivergedError, SettingsError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
 from oddone.training.allocator import keep_freed_memory
-from oddone.training.batches import Batches
+from oddone.training.batches import Batch, Batches
 from oddone.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -169,16 +170,21 @@ class _Trainer:
         self.network.train()
         before, began = self.seconds, time.monotonic()
         saved_at = began
-        while self.share < 1:
-            report = self.one_step()
-            self.seconds = before + time.monotonic() - began
-            self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
-            watch(report)
-            if stop():
-                break
-            if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
-                self.save()
-                saved_at = time.monotonic()
+        # The next batch is made while the network works on this one, by a thread of its own.
+        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as worker:
+            coming = worker.submit(self.batches.make, self.step, self.device)
+            while self.share < 1:
+                batch = coming.result()
+                coming = worker.submit(self.batches.make, self.step + 1, self.device)
+                report = self.one_step(batch)
+                self.seconds = before + time.monotonic() - began
+                self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
+                watch(report)
+                if stop():
+                    break
+                if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
+                    self.save()
+                    saved_at = time.monotonic()
         self.save()
         return self.share >= 1
 
@@ -192,18 +198,15 @@ class _Trainer:
         assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
         return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
 
-    def one_step(self) -> Report:
+    def one_step(self, batch: Batch) -> Report:
         """Train on one batch."""
         rate = learning_rate(self.settings.optimiser, self.share)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        rows = self.batches.rows(self.step)
-        unpaired = _unpaired_share(rows, self.settings)
-        images = self.batches.images(self.step, rows, self.device)
-        rows = Rows(*(fact.to(self.device) for fact in rows))
+        images, rows = batch
 
         with self._autocast():
-            encoded = self.network(images.contiguous(memory_format=torch.channels_last))
+            encoded = self.network(images)
         generator = stream(self.settings.seed, "partners", self.step)
         loss = loss_of(self.network, encoded, rows, self.settings, generator=generator)
         self.check_finite(total := loss.total.item(), rate)
@@ -213,6 +216,7 @@ class _Trainer:
         self.scaler.update()
         self.step += 1
         terms = {name: term.item() for name, term in loss.terms.items()}
+        unpaired = _unpaired_share(rows, self.settings)
         return Report(
             self.step, self.share, total, terms, rate, unpaired, len(images), self.seconds
         )

@@ -1,0 +1,55 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from oddone.training.allocator import keep_freed_memory
+from oddone.training.files import write_bytes, write_json, write_tensors
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    write_bytes(path, b"old")
+    write_bytes(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.bin"
+    write_bytes(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_json_and_tensors_come_back(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"seed": 3})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"seed": 3}
+    transposed = torch.arange(6.0).reshape(2, 3).mT
+    write_tensors(tmp_path / "a.safetensors", {"w": transposed}, {"classes": ["cat"]})
+    with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
+        assert torch.equal(file.get_tensor("w"), transposed)
+        assert json.loads(file.metadata()["classes"]) == ["cat"]
+
+
+def test_glibc_is_asked_to_keep_memory_and_others_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
+    assert not keep_freed_memory()
+
+
+@pytest.mark.skipif(os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc")
+def test_glibc_understands() -> None:
+    assert keep_freed_memory()
