@@ -62,6 +62,8 @@ def main(folder: str, ind: str, *oods: str) -> None:
     rows, seconds = sum(line["rows"] for line in history), history[-1]["seconds"]
     write_record(
         "cpu_preset",
+        kind="quality",
+        arguments=" ".join(["DIR", without_folder(ind), *map(without_folder, oods)]),
         seed=trained.settings.seed,
         packages=["numpy"],
         preset="cpu",
@@ -131,6 +133,13 @@ def embed(trained: TrainedNetwork, images: np.ndarray, *, eight_turns: bool) -> 
 
 def _views(images: torch.Tensor, *, eight: bool) -> Views:
     return eight_turns(images) if eight else four_turns(images)
+
+
+def without_folder(source: str) -> str:
+    """Return a source, or NAME=SOURCE, with DIR for its folder."""
+    scheme, _, place = source.partition(":")
+    _, mark, split = place.partition("#")
+    return f"{scheme}:DIR{mark}{split}"
 
 
 def curve(history: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -75,12 +75,23 @@ def peak_mebibytes(script: str, *arguments: str) -> float:
     return round(kibibytes / 1024, 1)
 
 
-def write_record(name: str, *, seed: int, packages: Sequence[str], **content: object) -> None:
-    """Write what was measured, on what and with what, to one JSON file in results/."""
+def write_record(
+    name: str,
+    *,
+    seed: int,
+    packages: Sequence[str],
+    kind: str = "speed",
+    arguments: str = "",
+    **content: object,
+) -> None:
+    """Write what was measured, on what and with what, to one JSON file in results/.
+
+    `arguments` are those of the command, with DIR for every folder of the machine.
+    """
     now = datetime.now(UTC)
     record = {
         "name": name,
-        "command": f"python benchmarks/{name}.py",
+        "command": f"python benchmarks/{name}.py {arguments}".strip(),
         "date": now.isoformat(timespec="seconds"),
         "seed": seed,
         "machine": {
@@ -93,7 +104,7 @@ def write_record(name: str, *, seed: int, packages: Sequence[str], **content: ob
         **content,
     }
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{now.date().isoformat()}-speed-{name}.json"
+    path = RESULTS / f"{now.date().isoformat()}-{kind}-{name}.json"
     path.write_text(json.dumps(record, indent=2) + "\n")
     print(f"\nwritten to {path.relative_to(RESULTS.parent)}")
 

@@ -112,8 +112,12 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         environment, "train", "fashion", "--out", run, "--preset", "smoke",
         "--config", tmp_path / "s.toml", "--loss.beta", "2.0",
     )  # fmt: skip
+    shorter = ["--config", run / "settings.toml", "--epochs", "0.001"]
+    oddone(environment, "train", "fashion", "--out", tmp_path / "other", *shorter)
+    assert "steps" not in tomllib.loads((tmp_path / "other" / "settings.toml").read_text())
     settings = tomllib.loads((run / "settings.toml").read_text())
     assert (settings["steps"], settings["seed"]) == (1, 5)
+    assert "minutes" not in settings
     assert (settings["loss"]["alpha"], settings["loss"]["beta"]) == (0.2, 2.0)
     assert settings["model"]["encoder"] == "resnet10-w16"
 

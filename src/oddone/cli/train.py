@@ -43,31 +43,25 @@ from oddone.training.settings_file import as_tables, read_tables
 
 INTERRUPTED = 130
 CPU = PRESETS["cpu"]()
-LENGTHS = ("--epochs", "--steps", "--minutes")
+LENGTHS = ("epochs", "steps", "minutes")
 
 
 def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill in what the flags leave open: first from --config FILE, then from --preset NAME."""
-    flags = {argument.name: argument for argument in arguments}
-    config = [token.value for token in flags["--config"].tokens]
-    preset = [token.value for token in flags["--preset"].tokens] or ["cpu"]
-    if preset[0] not in PRESETS:
-        near = difflib.get_close_matches(preset[0], PRESETS, n=1) or list(PRESETS)
-        raise SettingsError(f"--preset {preset[0]}: there is no such preset; try {near[0]!r}")
-    tables = as_tables(PRESETS[preset[0]]())
-
-    def length_is_set() -> bool:
-        return any(flags[length].tokens for length in LENGTHS)
-
-    by_flag = length_is_set()
-    if config:
-        given = read_tables(Path(config[0]))
-        Dict(given, use_commands_as_keys=False, source=config[0])(app, commands, arguments)
-        if by_flag and sum(bool(flags[length].tokens) for length in LENGTHS) > 1:
-            raise SettingsError(f"{config[0]} sets a length and so do the flags; set one")
-    if length_is_set():  # a run has one length: the preset's gives way
-        tables = {key: value for key, value in tables.items() if f"--{key}" not in LENGTHS}
-    Dict(tables, use_commands_as_keys=False, source=f"preset {preset[0]}")(app, commands, arguments)
+    flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
+    preset = flags["--preset"][0] if flags["--preset"] else "cpu"
+    if preset not in PRESETS:
+        near = difflib.get_close_matches(preset, PRESETS, n=1) or list(PRESETS)
+        raise SettingsError(f"--preset {preset}: there is no such preset; try {near[0]!r}")
+    sources = [(config, read_tables(Path(config))) for config in flags["--config"]]
+    sources.append((f"preset {preset}", as_tables(PRESETS[preset]())))
+    length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
+    for source, tables in sources:
+        # A run has one length: the flags' comes first, then the file's, then the preset's.
+        dropped = LENGTHS if length_is_set else ()
+        kept = {key: value for key, value in tables.items() if key not in dropped}
+        length_is_set |= any(length in kept for length in LENGTHS)
+        Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
 
 
 app = App(name="train", config=layers)
