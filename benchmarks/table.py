@@ -1,20 +1,52 @@
-"""Write the newest speed records of results/ as the table in README.md."""
+"""Write the newest records of results/ as the tables in README.md."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-START = "<!-- speed: written by `python benchmarks/table.py`, checked by the tests -->\n"
-END = "<!-- /speed -->"
+README = ROOT / "README.md"
 
 
 def main() -> None:
-    """Put the table into README.md."""
-    readme = ROOT / "README.md"
-    before, rest = readme.read_text().split(START)
-    after = rest.split(END)[1]
-    readme.write_text(before + START + speed_table() + END + after)
+    """Put the tables into README.md."""
+    text = README.read_text()
+    for name, table in tables().items():
+        before, rest = text.split(start_mark(name))
+        text = before + start_mark(name) + table + end_mark(name) + rest.split(end_mark(name))[1]
+    README.write_text(text)
+
+
+def tables() -> dict[str, str]:
+    """Return the tables of the README by name, as Markdown."""
+    return {"speed": speed_table(), "quality": quality_table()}
+
+
+def start_mark(name: str) -> str:
+    """Return the line before a table."""
+    return f"<!-- {name}: written by `python benchmarks/table.py`, checked by the tests -->\n"
+
+
+def end_mark(name: str) -> str:
+    """Return the line after a table."""
+    return f"<!-- /{name} -->"
+
+
+def quality_table() -> str:
+    """Return what the cpu preset reaches on CIFAR-10."""
+    record = newest("cpu_preset", kind="quality")
+    metrics = [name for name in record["results"][0] if name != "inference"]
+    head = ["| inference | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 1) + "|"]
+    rows = [
+        f"| {row['inference']} | " + " | ".join(f"{row[m]:.1%}" for m in metrics) + " |"
+        for row in record["results"]
+    ]
+    source = (
+        f"{record['minutes']:.0f} minutes on {record['machine']['threads']} threads of an "
+        f"{record['machine']['processor']}, {record['views_per_second']:,} views/s, seed "
+        f"{record['seed']}; record: [{record['name']}]({record['file']})."
+    )
+    return "\n".join([*head, *rows, "", source]) + "\n"
 
 
 def speed_table() -> str:
@@ -37,7 +69,7 @@ def speed_table() -> str:
         for row in augmentation["speed"]
     ]
     rows += [
-        (f"{row['ours']}, preset {training['preset']}, {training['views_per_step']} views", row)
+        (f"{row['ours']}, {row['encoder']}, {training['views_per_step']} views", row)
         for row in training["speed"]
     ]
     rows += [
@@ -64,9 +96,9 @@ def speed_table() -> str:
     return "\n".join([*head, *table, "", memory, "", source]) + "\n"
 
 
-def newest(name: str) -> dict[str, Any]:
+def newest(name: str, kind: str = "speed") -> dict[str, Any]:
     """Return the newest record of a benchmark, with the path of its file."""
-    path = max((ROOT / "results").glob(f"*-speed-{name}.json"))
+    path = max((ROOT / "results").glob(f"*-{kind}-{name}.json"))
     record: dict[str, Any] = json.loads(path.read_text())
     return record | {"file": path.relative_to(ROOT).as_posix()}
 

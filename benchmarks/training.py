@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,20 +26,28 @@ from oddone.training.allocator import keep_freed_memory
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory
 
-ROUNDS, IN_A_ROW = 9, 8
+ENCODERS = {"resnet10-w16": 8, "resnet10-w32": 6, "resnet18": 2}  # and how many steps in a row
+ROUNDS = 7
+NAMES = {"ours": "training step", "peer": "bare forward and backward"}
 
 
 def main() -> None:
     """Measure, print and record."""
-    settings = cpu()
-    source = load("fashion", size=32)
+    settings, source = cpu(), load("fashion", size=32)
     keep_freed_memory()
-    with tempfile.TemporaryDirectory() as folder:
-        run = RunDirectory.create(Path(folder) / "run", settings, {})
-        trainer = _Trainer.start(source, settings, run)
-        comparisons, profile = measure(trainer)
-    print_comparisons(comparisons)
-    print_profile("the step", profile)
+    comparisons, profile = [], {}
+    for encoder, in_a_row in ENCODERS.items():
+        chosen = replace(settings, model=replace(settings.model, encoder=encoder))
+        with tempfile.TemporaryDirectory() as folder:
+            run = RunDirectory.create(Path(folder) / "run", chosen, {})
+            trainer = _Trainer.start(source, chosen, run)
+            compared, shares = measure(trainer, in_a_row)
+        print(f"\n{encoder}")
+        print_comparisons(compared)
+        comparisons += [{"encoder": encoder, **row} for row in compared]
+        if encoder == settings.model.encoder:
+            profile = shares
+    print_profile("the preset's step", profile)
     views = settings.views * settings.batch.images * settings.poses_per_image
     for row in comparisons:
         row["views_per_second"] = round(views / row["our_milliseconds"] * 1e3)
@@ -47,7 +56,6 @@ def main() -> None:
         seed=settings.seed,
         packages=[],
         preset="cpu",
-        encoder=settings.model.encoder,
         views_per_step=views,
         rounds=ROUNDS,
         speed=comparisons,
@@ -55,39 +63,38 @@ def main() -> None:
     )
 
 
-def measure(trainer: _Trainer) -> tuple[list[dict[str, object]], dict[str, float]]:
-    """Return the rate of the step over that of the bare network, twice, and a profile."""
+def measure(trainer: _Trainer, in_a_row: int) -> tuple[list[dict[str, object]], dict[str, float]]:
+    """Return the rate of the step over that of the bare network, twice, and a profile.
+
+    Several steps are timed in a row, so that the batch that is made ahead is paid for by a step.
+    """
     ready = trainer.batches.make(0, trainer.device).images
     trainer.network.train()
 
     def bare() -> None:
-        trainer.optimiser.zero_grad()
-        trainer.network(ready).embeddings.square().mean().backward()
+        for _ in range(in_a_row):
+            trainer.optimiser.zero_grad()
+            trainer.network(ready).embeddings.square().mean().backward()
 
     with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as worker:
         coming = [worker.submit(trainer.batches.make, 0, trainer.device)]
 
-        def step() -> None:  # as the loop does it
-            batch = coming.pop().result()
-            coming.append(worker.submit(trainer.batches.make, trainer.step + 1, trainer.device))
-            trainer.one_step(batch)
+        def steps() -> None:  # as the loop does it
+            for _ in range(in_a_row):
+                batch = coming.pop().result()
+                coming.append(worker.submit(trainer.batches.make, trainer.step + 1, trainer.device))
+                trainer.one_step(batch)
 
-        # Several of a kind in a row, so that the batch that is made ahead is paid for by a step.
-        tasks = {
-            "training step": lambda: [step() for _ in range(IN_A_ROW)],
-            "bare forward and backward": lambda: [bare() for _ in range(IN_A_ROW)],
-        }
-        alone = seconds_of(tasks, ROUNDS)
+        tasks = {NAMES["ours"]: steps, NAMES["peer"]: bare}
+        alone = compare(seconds_of(tasks, ROUNDS), **NAMES)
         with busy_program():
-            beside = seconds_of(tasks, ROUNDS)
-        profile = profile_of(step, repeats=5)
-    names = {"ours": "training step", "peer": "bare forward and backward"}
-    comparisons = [compare(alone, **names), compare(beside, **names)]
-    comparisons[1]["ours"] += ", one core busy"
-    for row in comparisons:
-        row["our_milliseconds"] = round(row["our_milliseconds"] / IN_A_ROW, 1)
-        row["peer_milliseconds"] = round(row["peer_milliseconds"] / IN_A_ROW, 1)
-    return comparisons, profile
+            beside = compare(seconds_of(tasks, ROUNDS), **NAMES)
+        profile = profile_of(steps, repeats=1)
+    beside["ours"] += ", one core busy"
+    for row in (alone, beside):
+        row["our_milliseconds"] = round(row["our_milliseconds"] / in_a_row, 1)
+        row["peer_milliseconds"] = round(row["peer_milliseconds"] / in_a_row, 1)
+    return [alone, beside], profile
 
 
 @contextmanager

@@ -24,8 +24,9 @@ def test_the_example_tells_unseen_digits_apart() -> None:
     assert all(number > 92 for number in numbers), printed
 
 
-def test_every_speed_in_the_readme_stands_in_a_record() -> None:
-    assert table.START + table.speed_table() + table.END in README
+def test_every_number_in_the_readme_stands_in_a_record() -> None:
+    for name, content in table.tables().items():
+        assert table.start_mark(name) + content + table.end_mark(name) in README
 
 
 def test_every_link_of_the_documents_leads_to_a_file() -> None:
