@@ -26,8 +26,8 @@ from oddone.training.allocator import keep_freed_memory
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory
 
-ENCODERS = {"resnet10-w16": 8, "resnet10-w32": 6, "resnet18": 2}  # and how many steps in a row
-ROUNDS = 7
+ENCODERS = {"resnet10-w16": 8, "resnet10-w32": 6}  # and how many steps in a row
+ROUNDS = 5
 NAMES = {"ours": "training step", "peer": "bare forward and backward"}
 
 
