@@ -133,7 +133,8 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         (["fashion", "--out", "RUN", "--model.encoder", "resnet43"], "resnet34"),
         (["fasion", "--out", "RUN"], "fashion"),
         (["--resume", "RUN"], "is not the directory of a run"),
-        (["fashion", "--resume", "RUN"], "leave SOURCE and --out away"),
+        (["fashion", "--resume", "RUN"], "--resume goes on as the run began"),
+        (["--resume", "RUN", "--minutes", "1"], "so --minutes would change nothing"),
         (["fashion", "--out", "RUN", "--config", "none.toml"], "none.toml"),
     ],
 )

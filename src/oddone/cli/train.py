@@ -28,7 +28,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
@@ -43,12 +42,19 @@ from oddone.training.settings_file import as_tables, read_tables
 
 INTERRUPTED = 130
 CPU = PRESETS["cpu"]()
+GO_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
 LENGTHS = ("epochs", "steps", "minutes")
 
 
 def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill in what the flags leave open: first from --config FILE, then from --preset NAME."""
     flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
+    unheard = [name for name, given in flags.items() if given and name not in GO_WITH_RESUME]
+    if flags["--resume"] and unheard:
+        raise SettingsError(
+            f"--resume goes on as the run began, so {', '.join(unheard)} would change nothing; "
+            f"leave it away, or begin another run with --config RUN/settings.toml"
+        )
     preset = flags["--preset"][0] if flags["--preset"] else "cpu"
     if preset not in PRESETS:
         near = difflib.get_close_matches(preset, PRESETS, n=1) or list(PRESETS)
@@ -106,8 +112,6 @@ def train(
         Write the history for TensorBoard too.
     """
     if resume is not None:
-        if source is not None or out is not None:
-            raise SettingsError("--resume RUN goes on as RUN began; leave SOURCE and --out away")
         run = RunDirectory.open(resume)
         settings = run.settings
         began = run.provenance["data"]
@@ -145,9 +149,8 @@ def _load(source: str, size: int | None, *, strict: bool) -> ImageSet:
 
 def _train_watched(images: ImageSet, settings: Training, run: RunDirectory, writer: Any) -> Outcome:
     columns = (
-        BarColumn(bar_width=16),
+        BarColumn(bar_width=10),
         TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
         TextColumn("{task.fields[eta]} left"),
         TextColumn("{task.fields[status]}"),
     )
@@ -162,11 +165,11 @@ def _train_watched(images: ImageSet, settings: Training, run: RunDirectory, writ
 
         def watch(report: Report) -> None:
             speed, left = rate.after(report)
-            terms = "".join(f" {name} {value:.3f}" for name, value in report.terms.items())
-            unpaired = f"  unpaired {report.unpaired:.0%}" if report.unpaired else ""
+            terms = "".join(f" {name} {value:.2f}" for name, value in report.terms.items())
+            unpaired = f" unpaired {report.unpaired:.0%}" if report.unpaired else ""
             status = (
-                f"step {report.step}  loss {report.loss:.3f}{terms}  "
-                f"lr {report.learning_rate:.3g}  {speed:.0f} rows/s{unpaired}"
+                f"step {report.step} loss {report.loss:.2f}{terms} "
+                f"lr {report.learning_rate:.1g} {speed:.0f} rows/s{unpaired}"
             )
             shown.update(task, completed=report.share, status=status, eta=left)
             if writer is not None:
