@@ -22,8 +22,7 @@ from oddone.data import ImageSet, load
 from oddone.fusion import average, harmonic, nearest, view_weighted
 from oddone.presets import cpu
 from oddone.training import Report, RunDirectory, TrainedNetwork, load_network, train
-from oddone.training.settings import POSES
-from oddone.transforms import Views, eight_turns, four_turns
+from oddone.transforms import POSES, Views, eight_turns, four_turns
 
 IMAGES_AT_ONCE = 256
 

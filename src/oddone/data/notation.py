@@ -187,24 +187,14 @@ def _guessed_of_folder(path: Path) -> list[str]:
 # --- Reading ----------------------------------------------------------------------------------
 
 
-def _read_cifar10(request: Request) -> ImageSet:
-    native = read_cifar10(request.path, request.split or "train")
-    return resized(native, request.size, request.progress)
+def _official(read: Callable[[Path, Split], ImageSet]) -> Callable[[Request], ImageSet]:
+    """Return how to read a data set that comes in two official splits."""
 
+    def read_split(request: Request) -> ImageSet:
+        native = read(request.path, request.split or "train")
+        return resized(native, request.size, request.progress)
 
-def _read_cifar100(request: Request) -> ImageSet:
-    native = read_cifar100(request.path, request.split or "train")
-    return resized(native, request.size, request.progress)
-
-
-def _read_svhn(request: Request) -> ImageSet:
-    native = read_svhn(request.path, request.split or "train")
-    return resized(native, request.size, request.progress)
-
-
-def _read_idx(request: Request) -> ImageSet:
-    native = read_idx(request.path, request.split or "train")
-    return resized(native, request.size, request.progress)
+    return read_split
 
 
 def _read_arrays(request: Request) -> ImageSet:
@@ -270,25 +260,25 @@ SCHEMES = {
         "an OpenOOD list of `path label` lines, relative to ROOT or to the list's folder",
     ),
     "cifar10": Scheme(
-        _read_cifar10,
+        _official(read_cifar10),
         "cifar10:PATH[#test]",
         "CIFAR-10, the official Python files: folder or .tar.gz",
         has_splits=True,
     ),
     "cifar100": Scheme(
-        _read_cifar100,
+        _official(read_cifar100),
         "cifar100:PATH[#test]",
         "CIFAR-100 with fine labels, the official Python files: folder or .tar.gz",
         has_splits=True,
     ),
     "svhn": Scheme(
-        _read_svhn,
+        _official(read_svhn),
         "svhn:PATH[#test]",
         "SVHN's cropped digits: the folder of train_32x32.mat and test_32x32.mat, or one of them",
         has_splits=True,
     ),
     "idx": Scheme(
-        _read_idx,
+        _official(read_idx),
         "idx:PATH[#test]",
         "MNIST-style idx files, plain or .gz: their folder, or an images file",
         has_splits=True,

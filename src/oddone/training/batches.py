@@ -12,8 +12,8 @@ from torch import Tensor
 from oddone.data import ImageSet
 from oddone.rng import stream
 from oddone.training.objective import Rows
-from oddone.training.settings import POSES, Training
-from oddone.transforms import augment, turn
+from oddone.training.settings import Training
+from oddone.transforms import POSES, augment, turn
 
 
 class Batch(NamedTuple):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from oddone.encoders import Encoded, Encoder
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
 from oddone.losses.masks import joint
-from oddone.training.settings import POSES, Training
+from oddone.training.settings import Training
+from oddone.transforms import POSES
 
 POSE_WEIGHT = 0.5
 """The weight of predicting the turn beside cross-entropy (Hendrycks et al., 2019)."""

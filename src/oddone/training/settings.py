@@ -5,15 +5,12 @@ from typing import Literal, get_args
 
 from oddone.errors import SettingsError
 from oddone.losses import MCL
-from oddone.transforms import Augment
+from oddone.transforms import POSES, Augment
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy"]
 Rotations = Literal["task", "augmentation", "none"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-
-POSES = 4
-"""The auxiliary task's quarter turns."""
 
 
 @dataclass(frozen=True, kw_only=True)

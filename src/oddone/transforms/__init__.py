@@ -7,6 +7,7 @@ from oddone.transforms.colour import Jitter, Strengths, grey, jitter, random_gre
 from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
 from oddone.transforms.policy import Augment, augment
 from oddone.transforms.turns import (
+    POSES,
     Views,
     eight_turns,
     four_turns,
@@ -17,6 +18,7 @@ from oddone.transforms.turns import (
 )
 
 __all__ = [
+    "POSES",
     "Augment",
     "Boxes",
     "Jitter",
