@@ -28,10 +28,9 @@ def authors() -> Training:
 
 
 def cpu() -> Training:
-    """Return what makes a useful detector on a laptop, without a GPU, in ten minutes.
+    """Return a small network and ten minutes, for a laptop without a GPU.
 
-    In so short a time a narrow network that sees twice the views is ahead of a wider one
-    (docs/decisions/0006-the-cpu-preset.md).
+    docs/decisions/0006-the-cpu-preset.md says how little was tried to choose it.
     """
     return Training(
         minutes=10.0,
