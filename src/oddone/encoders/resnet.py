@@ -31,13 +31,11 @@ class BasicBlock(nn.Module):
             nn.BatchNorm2d(width),
         )
         self.shortcut = _shortcut(channels, width, stride)
-        self.activation = nn.ReLU(inplace=True)
 
     def forward(
         self, maps: Float[Tensor, "rows channels height width"]
     ) -> Float[Tensor, "rows wide lower narrower"]:
-        activated: Tensor = self.activation(self.branch(maps) + self.shortcut(maps))
-        return activated
+        return _joined(self.branch(maps), self.shortcut(maps))
 
 
 class Bottleneck(nn.Module):
@@ -62,13 +60,11 @@ class Bottleneck(nn.Module):
             nn.BatchNorm2d(wide),
         )
         self.shortcut = _shortcut(channels, wide, stride)
-        self.activation = nn.ReLU(inplace=True)
 
     def forward(
         self, maps: Float[Tensor, "rows channels height width"]
     ) -> Float[Tensor, "rows wide lower narrower"]:
-        activated: Tensor = self.activation(self.branch(maps) + self.shortcut(maps))
-        return activated
+        return _joined(self.branch(maps), self.shortcut(maps))
 
 
 class ResNet(nn.Module):
@@ -142,6 +138,11 @@ def _stem(name: Stem, width: int) -> nn.Sequential:
 
 def _convolution(channels: int, width: int, size: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(channels, width, size, stride=stride, padding=size // 2, bias=False)
+
+
+def _joined(branch: Tensor, shortcut: Tensor) -> Tensor:
+    """Return what a block makes of its two ways."""
+    return (branch + shortcut).relu_()
 
 
 def _shortcut(channels: int, width: int, stride: int) -> nn.Module:
