@@ -5,26 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from oddone import __version__
-from oddone.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs the command line and returns its exit code and what it prints."""
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oddone", *words])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        printed, complained = capsys.readouterr()
-        code = caught.value.code
-        assert isinstance(code, int)
-        return code, printed, complained
-
-    return run
 
 
 @pytest.mark.parametrize("words", ["--help", "data --help", "data fix --help", "", "data", "dat"])
@@ -42,22 +24,22 @@ def test_help_and_typos_are_answered_without_torch_and_numpy(words: str) -> None
     assert done.returncode == (2 if words == "dat" else 0)
 
 
-def test_help_says_what_the_commands_do(run: Run) -> None:
-    code, printed, _ = run("--help")
+def test_help_says_what_the_commands_do(run_oddone: Run) -> None:
+    code, printed, _ = run_oddone("--help")
     assert code == 0
     for text in ("data", "List, describe, download", "train", "Train an encoder", "--debug"):
         assert text in printed
 
 
 @pytest.mark.parametrize("command", ["list", "info", "get", "fix", "clean"])
-def test_every_data_command_has_an_example_in_its_help(run: Run, command: str) -> None:
-    code, printed, _ = run("data", command, "--help")
+def test_every_data_command_has_an_example_in_its_help(run_oddone: Run, command: str) -> None:
+    code, printed, _ = run_oddone("data", command, "--help")
     assert code == 0
     assert f"Example: oddone data {command}" in printed
 
 
-def test_the_version_is_told(run: Run) -> None:
-    assert run("--version") == (0, f"{__version__}\n", "")
+def test_the_version_is_told(run_oddone: Run) -> None:
+    assert run_oddone("--version") == (0, f"{__version__}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -74,25 +56,25 @@ def test_the_version_is_told(run: Run) -> None:
     ],
 )
 def test_a_mistyped_command_line_is_one_line_with_the_nearest_choice_and_exit_code_2(
-    run: Run, words: str, message: str
+    run_oddone: Run, words: str, message: str
 ) -> None:
-    code, printed, complained = run(*words.split())
+    code, printed, complained = run_oddone(*words.split())
     assert (code, printed) == (2, "")
     assert complained.startswith("oddone: ")
     assert message in complained
     assert complained.count("\n") == 1
 
 
-def test_an_error_is_one_line_and_exit_code_2(run: Run) -> None:
-    code, printed, complained = run("data", "info", "nowhere/at [red]all[/]")
+def test_an_error_is_one_line_and_exit_code_2(run_oddone: Run) -> None:
+    code, printed, complained = run_oddone("data", "info", "nowhere/at [red]all[/]")
     assert (code, printed) == (2, "")
     assert complained.startswith("oddone: 'nowhere/at [red]all[/]' does not exist")
     assert complained.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", ["--debug data info nowhere", "data info nowhere --debug"])
-def test_debug_shows_the_traceback_of_an_error(run: Run, words: str) -> None:
-    code, _, complained = run(*words.split())
+def test_debug_shows_the_traceback_of_an_error(run_oddone: Run, words: str) -> None:
+    code, _, complained = run_oddone(*words.split())
     assert code == 2
     assert "Traceback (most recent call last)" in complained
     assert "DataError: 'nowhere' does not exist" in complained

@@ -1,34 +1,23 @@
 import hashlib
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from oddone.cli import main, terminal
+from oddone.cli import terminal
 from oddone.data import download
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(run_oddone: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Return a function that runs `oddone data ...` in a folder and with a cache of its own."""
-    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oddone", "data", *words])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        printed, complained = capsys.readouterr()
-        code = caught.value.code
-        assert isinstance(code, int)
-        return code, printed, complained
-
-    return run
+    return partial(run_oddone, "data")
 
 
 @pytest.fixture
