@@ -91,6 +91,12 @@ def test_the_nearest_class_is_the_label_and_its_distance_the_score() -> None:
     verdicts = decide(torch.tensor([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]))
     assert verdicts.scores.tolist() == [1, 4]
     assert verdicts.labels.tolist() == [1, 2]
+    assert not verdicts.anomalous.any()
+
+
+def test_an_image_is_anomalous_above_the_threshold_and_not_at_it() -> None:
+    verdicts = decide(torch.tensor([[3.0, 1.0], [2.0, 6.0], [4.0, 3.0]]), threshold=2.0)
+    assert verdicts.anomalous.tolist() == [False, False, True]
 
 
 def test_no_image_has_no_verdict() -> None:

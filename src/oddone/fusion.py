@@ -1,12 +1,15 @@
 """Self-Ensemble Inference: the distances of an image's views become one distance per class."""
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 PerView = Float[Tensor, "views images classes"]
 PerImage = Float[Tensor, "images classes"]
+Fuse = Callable[[PerView], PerImage]
 
 
 def average(distances: PerView) -> PerImage:
@@ -39,14 +42,27 @@ def view_weighted(distances: PerView) -> PerImage:
     return (weights * distances).sum(dim=0) / weights.sum(dim=0)
 
 
+FUSIONS: dict[str, Fuse] = {
+    fuse.__name__: fuse for fuse in (average, nearest, harmonic, view_weighted)
+}
+
+
 class Verdicts(NamedTuple):
-    """For each image its anomaly score (higher = more anomalous) and its likeliest label."""
+    """What is thought of each image."""
 
     scores: Float[Tensor, " images"]
+    """The anomaly score: how far the nearest class is. Higher = more anomalous."""
     labels: Int[Tensor, " images"]
+    """The nearest class, whether or not the image is anomalous."""
+    anomalous: Bool[Tensor, " images"]
+    """Whether the score exceeds the threshold."""
+    distances: PerImage
 
 
-def decide(distances: PerImage) -> Verdicts:
-    """Return how far the nearest class is, and which class that is."""
+def decide(distances: PerImage, threshold: float = math.inf) -> Verdicts:
+    """Return how far the nearest class is, which class that is, and whether that is too far.
+
+    Without a threshold, nothing is.
+    """
     scores, labels = distances.min(dim=1)
-    return Verdicts(scores, labels)
+    return Verdicts(scores, labels, scores > threshold, distances)

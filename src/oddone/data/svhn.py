@@ -27,7 +27,7 @@ def read_svhn(path: Path, split: Literal["train", "test"] = "train") -> ImageSet
 
 
 def _read(file: Path, name: str) -> ImageSet:
-    import scipy.io  # type: ignore[import-untyped]  # noqa: PLC0415, slow and rarely needed
+    import scipy.io  # noqa: PLC0415, slow and rarely needed
 
     try:
         held = scipy.io.loadmat(file, variable_names=["X", "y"])

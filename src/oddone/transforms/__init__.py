@@ -8,6 +8,8 @@ from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
 from oddone.transforms.policy import Augment, augment
 from oddone.transforms.turns import (
     POSES,
+    VIEW_SETS,
+    MakeViews,
     Views,
     eight_turns,
     four_turns,
@@ -19,9 +21,11 @@ from oddone.transforms.turns import (
 
 __all__ = [
     "POSES",
+    "VIEW_SETS",
     "Augment",
     "Boxes",
     "Jitter",
+    "MakeViews",
     "Strengths",
     "Views",
     "augment",

@@ -5,6 +5,7 @@ the *source* image, which for an image that is already turned is the flip that c
 pose: left to right for poses 0 and 2, upside down for poses 1 and 3.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -105,6 +106,13 @@ def eight_turns(images: Float[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses, then the mirrored images in each of them."""
     poses = torch.arange(POSES, device=images.device).repeat(2)
     return Views(torch.cat([_all_turns(images), _all_turns(images.flip(3))]), poses)
+
+
+MakeViews = Callable[[Float[Tensor, "images 3 height width"]], Views]
+
+VIEW_SETS: dict[str, MakeViews] = {
+    make.__name__: make for make in (one_view, four_turns, eight_turns)
+}
 
 
 def check_poses(poses: Tensor, rows: int) -> None:

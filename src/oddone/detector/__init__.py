@@ -1,0 +1,17 @@
+"""From a trained encoder to verdicts: fit, calibrate, judge, explain."""
+
+from oddone.detector.calibration import Calibration, Interval
+from oddone.detector.detector import Detector, Explanation
+from oddone.detector.references import Neighbour, References
+from oddone.detector.view_encoder import Space, ViewEncoder
+
+__all__ = [
+    "Calibration",
+    "Detector",
+    "Explanation",
+    "Interval",
+    "Neighbour",
+    "References",
+    "Space",
+    "ViewEncoder",
+]

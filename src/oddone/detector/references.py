@@ -1,0 +1,82 @@
+"""Training images that a detector remembers, to show what a new image looks like to it."""
+
+import io
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float16, Int, Int64, UInt8
+from PIL import Image
+from torch import Tensor
+
+from oddone.rng import stream
+
+THUMBNAIL_PIXELS = 64
+JPEG_QUALITY = 90
+
+
+class Neighbour(NamedTuple):
+    """A training image that looks, to the encoder, like the image in question."""
+
+    label: int
+    path: str
+    similarity: float
+    """The cosine between the embeddings, -1 to 1."""
+    thumbnail: UInt8[np.ndarray, "height width 3"]
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Embeddings, labels, paths and small pictures of some training images."""
+
+    embeddings: Float16[Tensor, "references dim"]
+    """The upright images in the head's space, of unit length."""
+    labels: Int64[Tensor, " references"]
+    paths: tuple[str, ...]
+    thumbnails: tuple[bytes, ...]
+    """JPEG files."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def nearest(
+        self, embeddings: Float[Tensor, "images dim"], count: int
+    ) -> list[tuple[Neighbour, ...]]:
+        """Return for each image its most similar references, the most similar first."""
+        similarity = embeddings.float().cpu() @ self.embeddings.float().mT
+        best = similarity.topk(min(count, len(self)), dim=1)
+        return [
+            tuple(self._neighbour(index, cosine) for index, cosine in zip(*row, strict=True))
+            for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def _neighbour(self, index: int, similarity: float) -> Neighbour:
+        with Image.open(io.BytesIO(self.thumbnails[index]), formats=("JPEG",)) as picture:
+            thumbnail = np.asarray(picture.convert("RGB"))
+        return Neighbour(
+            int(self.labels[index]), self.paths[index], min(similarity, 1.0), thumbnail
+        )
+
+
+def choose_references(
+    labels: Int[np.ndarray, " images"], most: int, seed: int
+) -> Int64[np.ndarray, " references"]:
+    """Return which images to remember: all, or so many at random, the classes in turn."""
+    if len(labels) <= most:
+        return np.arange(len(labels))
+    shuffled = torch.randperm(len(labels), generator=stream(seed, "references")).numpy()
+    turns = np.empty(len(labels), dtype=np.int64)  # which image of its class each is
+    for label in np.unique(labels):
+        members = shuffled[labels[shuffled] == label]
+        turns[members] = np.arange(len(members))
+    return np.sort(shuffled[np.argsort(turns[shuffled], kind="stable")[:most]])
+
+
+def as_thumbnail(image: UInt8[np.ndarray, "3 height width"]) -> bytes:
+    """Return a picture as a small JPEG file."""
+    picture = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
+    picture.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=JPEG_QUALITY)
+    return file.getvalue()

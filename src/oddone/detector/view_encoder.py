@@ -1,0 +1,95 @@
+"""From images to the embeddings of their views: what fitting and judging have in common."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from oddone.errors import DataError
+from oddone.training import TrainedNetwork
+from oddone.transforms import MakeViews
+
+Space = Literal["head", "features"]
+Pixels = UInt8[Tensor, "images 3 height width"] | Float[Tensor, "images 3 height width"]
+
+# How many pixels of views the network sees at a time: 1,024 views of 32 x 32.
+PIXELS_AT_ONCE = 2**20
+
+
+class EncodedViews(NamedTuple):
+    """What the network makes of the views of some images."""
+
+    embeddings: Float[Tensor, "views images dim"]
+    """Of unit length, in the space that was asked for."""
+    poses: Int[Tensor, " views"]
+    heads: Float[Tensor, "images head_dim"]
+    """The upright views in the head's space, for finding neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class ViewEncoder:
+    """A trained network, the views it is shown, and the space in which they are compared."""
+
+    trained: TrainedNetwork
+    views: MakeViews
+    space: Space
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.trained.network.parameters()).device
+
+    @property
+    def images_at_once(self) -> int:
+        """How many images make a good batch."""
+        size = self.trained.image_size
+        views = len(self.views(torch.zeros(1, 3, size, size)).poses)
+        return max(1, PIXELS_AT_ONCE // (views * size * size))
+
+    @torch.no_grad()
+    def __call__(self, images: Pixels) -> EncodedViews:
+        """Return the embeddings of all views of a batch that is small enough for one pass."""
+        views = self.views(self._prepared(images))
+        rows = views.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        features, heads = self.trained.network(rows)
+        shape = views.images.shape[:2]
+        chosen = features if self.space == "features" else heads
+        return EncodedViews(
+            normalize(chosen.float(), dim=1).unflatten(0, shape),
+            views.poses,
+            normalize(heads.float(), dim=1).unflatten(0, shape)[0],
+        )
+
+    def _prepared(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
+        """Return the images as floats from 0 to 1 on the network's device."""
+        size = self.trained.image_size
+        if images.ndim != 4 or images.shape[1:] != (3, size, size):
+            raise DataError(
+                f"images have shape {tuple(images.shape)}; this detector takes [images, 3, {size}, "
+                f"{size}], and detector.score(source) resizes what it reads"
+            )
+        if not images.is_floating_point():
+            if images.dtype != torch.uint8:
+                raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1")
+            return images.to(self.device).float().div_(255)
+        if len(images) > 0 and not (images.min() >= 0 and images.max() <= 1):
+            raise DataError(
+                f"images range from {images.min():g} to {images.max():g}; pass floats from 0 to 1, "
+                f"or uint8"
+            )
+        return images.to(self.device, torch.float32)
+
+
+def batches_of(
+    images: UInt8[np.ndarray, "images 3 height width"],
+    only: Int[np.ndarray, " some"],
+    at_once: int,
+) -> Iterator[tuple[Int[np.ndarray, " batch"], UInt8[Tensor, "batch 3 height width"]]]:
+    """Yield some of the images a batch at a time, with their numbers; a batch is all in memory."""
+    for start in range(0, len(only), at_once):
+        numbers = only[start : start + at_once]
+        yield numbers, torch.from_numpy(np.ascontiguousarray(images[numbers]))
