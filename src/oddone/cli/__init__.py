@@ -1,5 +1,12 @@
 """The command line: one file per verb. Nothing here imports torch until a verb needs it."""
 
+# libgomp's threads spin while they wait for each other. When another program takes one of their
+# cores away, the spinning thread keeps the delayed one from running (docs/decisions/0004). This
+# must be set before torch is imported.
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 import difflib
 import sys
 import traceback
@@ -23,15 +30,17 @@ app = App(
     print_error=False,
 )
 app.command(data.app)
-app.command(
-    "oddone.cli.train:app",  # imported only when asked for, so its help is here
-    name="train",
-    help="""Train an encoder on labelled images, or go on with a run that was stopped.
 
-    Examples: `oddone train fashion:known --preset smoke --out run`, `oddone train photos/ --out run
-    --minutes 30`, `oddone train --resume run`.
-    """,
-)
+# These import torch, so only when asked for; what `oddone --help` says of them is therefore here.
+for name, purpose in {
+    "train": "Train a detector on labelled images, or go on with a run that was stopped.",
+    "score": "Label images, and say which are none of the classes.",
+    "explain": "Draw a picture of why an image got its verdict.",
+    "evaluate": "Measure a detector: accuracy, and AUROC against images it should find odd.",
+    "calibrate": "Set a detector's threshold by images that are normal and new to it.",
+    "demo": "Train, calibrate, evaluate and explain on the images inside oddone.",
+}.items():
+    app.command(f"oddone.cli.{name}:app", name=name, help=purpose)
 
 
 @app.meta.default

@@ -1,12 +1,5 @@
 """`oddone train`: from a labelled source to an encoder in a run directory."""
 
-# libgomp's threads spin while they wait for each other. When another program takes one of their
-# cores away, the spinning thread keeps the delayed one from running (docs/decisions/0004). This
-# must be set before torch is imported.
-import os
-
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
 import difflib
 import platform
 import shlex

@@ -5,6 +5,7 @@
 - history.jsonl: one line per step
 - checkpoints/: the last two, to go on from
 - encoder.safetensors: the finished encoder with its settings
+- detector.oddone: the calibrated detector, all that is needed to judge images
 """
 
 import json
@@ -26,6 +27,7 @@ class RunDirectory:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.encoder = path / "encoder.safetensors"
+        self.detector = path / "detector.oddone"
         self._history = path / "history.jsonl"
 
     @staticmethod

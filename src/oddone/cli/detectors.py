@@ -1,0 +1,27 @@
+"""What the commands that use a detector have in common."""
+
+from pathlib import Path
+
+from oddone.detector import Detector
+from oddone.errors import ArtifactError
+from oddone.training import RunDirectory
+from oddone.training.loop import choose_device
+from oddone.training.settings import Training
+
+
+def open_detector(path: Path) -> Detector:
+    """Return the detector in a file, or in the directory of a finished run, on the best device."""
+    return Detector.load(detector_file(path)).to(choose_device(Training(steps=1)))
+
+
+def detector_file(path: Path) -> Path:
+    """Return the file of a detector, which may be named by the directory of its run."""
+    if not path.is_dir():
+        return path
+    file = RunDirectory(path).detector
+    if not file.is_file():
+        raise ArtifactError(
+            f"{path} holds no {file.name}; name a detector's file, or the directory of a run that "
+            f"oddone train has finished"
+        )
+    return file
