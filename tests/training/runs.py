@@ -23,7 +23,7 @@ def tiny_source(images: int = 48, classes: int = 3, size: int = 16, seed: int = 
 
 def tiny_settings(**changes: object) -> Training:
     """Return the smoke preset, smaller still."""
-    settings = replace(smoke(), steps=6, seed=3, checkpoint_seconds=0.0)
+    settings = replace(smoke(), steps=6, seed=3, held_out=0.0, checkpoint_seconds=0.0)
     settings = replace(
         settings,
         batch=replace(settings.batch, images=12),

@@ -1,6 +1,7 @@
 """From a labelled source to a trained encoder."""
 
 from oddone.training.encoder_file import TrainedNetwork, load_network
+from oddone.training.held_out import Split, split
 from oddone.training.loop import Outcome, Report, train
 from oddone.training.run_directory import RunDirectory
 from oddone.training.settings import Batch, Model, Optimiser, Training
@@ -12,8 +13,10 @@ __all__ = [
     "Outcome",
     "Report",
     "RunDirectory",
+    "Split",
     "TrainedNetwork",
     "Training",
     "load_network",
+    "split",
     "train",
 ]

@@ -1,7 +1,7 @@
 """Which images a step sees, in which poses and views. All of it follows from seed and step."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from oddone.data import ImageSet
 from oddone.rng import stream
+from oddone.training.held_out import split
 from oddone.training.objective import Rows
 from oddone.training.settings import Training
 from oddone.transforms import POSES, augment, turn
@@ -30,14 +31,19 @@ class Batches:
     source: ImageSet
     settings: Training
 
+    @cached_property
+    def members(self) -> Int[np.ndarray, " training"]:
+        """The numbers of the images that are trained on."""
+        return split(self.source, self.settings).training
+
     @property
     def images_per_step(self) -> int:
-        return min(self.settings.batch.images, len(self.source))
+        return min(self.settings.batch.images, len(self.members))
 
     @property
     def steps_per_epoch(self) -> int:
         """How many whole batches the images fill; the rest of a pass sits out until the next."""
-        return len(self.source) // self.images_per_step
+        return len(self.members) // self.images_per_step
 
     def make(self, step: int, device: torch.device) -> Batch:
         """Return the batch of a step, on the device and in the layout that convolutions like."""
@@ -73,8 +79,9 @@ class Batches:
     def _picked(self, step: int) -> Int[np.ndarray, " images"]:
         epoch, index = divmod(step, self.steps_per_epoch)
         start = index * self.images_per_step
-        order = _order(self.settings.seed, epoch, len(self.source))
-        return order[start : start + self.images_per_step]
+        order = _order(self.settings.seed, epoch, len(self.members))
+        picked: Int[np.ndarray, " images"] = self.members[order[start : start + self.images_per_step]]
+        return picked
 
     def _poses(self, step: int, images: int) -> Int[Tensor, " posed"]:
         if self.settings.rotations == "none":

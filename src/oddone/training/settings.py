@@ -100,6 +100,8 @@ class Training:
     batch: Batch = field(default_factory=Batch)
     optimiser: Optimiser = field(default_factory=Optimiser)
     augment: Augment = field(default_factory=Augment)
+    held_out: float = 0.1
+    """The share of every class that is kept aside, to calibrate the detector with."""
     seed: int = 0
     device: Device = "auto"
     precision: Precision = "auto"
@@ -130,6 +132,10 @@ class Training:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
                 )
+        if not 0 <= self.held_out < 1:
+            raise SettingsError(
+                f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
+            )
         if self.checkpoint_seconds < 0:
             raise SettingsError(
                 f"checkpoint_seconds={self.checkpoint_seconds}: choose 0 (after every step) or more"
