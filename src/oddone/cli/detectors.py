@@ -25,3 +25,16 @@ def detector_file(path: Path) -> Path:
             f"oddone train has finished"
         )
     return file
+
+
+def describe_threshold(detector: Detector) -> str:
+    """Return in words what the detector calls anomalous."""
+    calibration = detector.calibration
+    if calibration is None:
+        return "it has no threshold yet"
+    low, high = calibration.interval
+    return (
+        f"scores above {calibration.threshold:.3f} are anomalous, which for normal images happens "
+        f"in {calibration.false_alarms:.1%} of cases (95 % sure: {low:.1%} to {high:.1%}, by "
+        f"{len(calibration.scores):,} held-out images)"
+    )

@@ -2,6 +2,7 @@
 
 from oddone.detector.calibration import Calibration, Interval
 from oddone.detector.detector import Detector, Explanation
+from oddone.detector.of_run import detector_of_run
 from oddone.detector.references import Neighbour, References
 from oddone.detector.view_encoder import Space, ViewEncoder
 
@@ -14,4 +15,5 @@ __all__ = [
     "References",
     "Space",
     "ViewEncoder",
+    "detector_of_run",
 ]

@@ -1,6 +1,5 @@
 """The detector: images in, verdicts out."""
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.data import ImageSet, load
+from oddone.data.decode import Progress
 from oddone.density import Gaussians, Moments, Shrinkage
 from oddone.detector.calibration import Calibration
 from oddone.detector.references import (
@@ -27,7 +27,7 @@ from oddone.training import TrainedNetwork
 from oddone.transforms import MakeViews, eight_turns, one_view
 
 MOST_REFERENCES = 5000
-IMAGES_PER_MOMENTS = 4096
+IMAGES_PER_MOMENTS = 1024
 
 
 class Explanation(NamedTuple):
@@ -66,6 +66,7 @@ class Detector:
         space: Space = "head",
         shrinkage: Shrinkage = "oas",
         tied: bool = False,
+        progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector: one Gaussian per (pose, class) of the un-augmented training images.
 
@@ -83,7 +84,7 @@ class Detector:
         source = _loaded(source, trained)
         only = np.arange(len(source)) if only is None else only
         encoder = ViewEncoder(trained, views, space)
-        moments, references = _one_pass(encoder, source, only)
+        moments, references = _one_pass(encoder, source, only, progress)
         gaussians = Gaussians.fit(moments, shrinkage, tied, _group_names(moments, trained.classes))
         return Detector(
             encoder,
@@ -122,6 +123,7 @@ class Detector:
         *,
         false_alarms: float = 0.05,
         only: Int[np.ndarray, " some"] | None = None,
+        progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector with a threshold that flags this share of normal images.
 
@@ -129,9 +131,12 @@ class Detector:
         """
         source = _loaded(source, self.encoder.trained)
         only = np.arange(len(source)) if only is None else only
-        batches = batches_of(source.images, only, self.encoder.images_at_once)
-        scores = [self(images).scores for _, images in batches]
-        calibration = Calibration.of(torch.cat([torch.empty(0), *scores]), false_alarms)
+        scores = [torch.empty(0)]
+        for _, images in batches_of(source.images, only, self.encoder.images_at_once):
+            scores.append(self(images).scores)
+            if progress is not None:
+                progress(sum(map(len, scores)), len(only), "calibrating")
+        calibration = Calibration.of(torch.cat(scores), false_alarms)
         return replace(self, calibration=calibration)
 
     def p_values(self, scores: Float[Tensor, " images"]) -> Float[Tensor, " images"]:
@@ -201,7 +206,10 @@ def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
 
 
 def _one_pass(
-    encoder: ViewEncoder, source: ImageSet, only: Int[np.ndarray, " some"]
+    encoder: ViewEncoder,
+    source: ImageSet,
+    only: Int[np.ndarray, " some"],
+    progress: Progress | None,
 ) -> tuple[Moments, References]:
     """Return the moments of every (pose, class), and the images to remember."""
     classes = len(encoder.trained.classes)
@@ -210,7 +218,8 @@ def _one_pass(
     chosen = only[choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)]
     moments: Moments | None = None
     heads = []
-    for part in np.array_split(only, math.ceil(len(only) / IMAGES_PER_MOMENTS)):
+    for start in range(0, len(only), IMAGES_PER_MOMENTS):
+        part = only[start : start + IMAGES_PER_MOMENTS]
         encoded = [
             encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
         ]
@@ -222,6 +231,8 @@ def _one_pass(
         )
         moments = here if moments is None else moments + here
         heads.append(torch.cat([batch.heads for batch in encoded])[np.isin(part, chosen)])
+        if progress is not None:
+            progress(start + len(part), len(only), "fitting")
     assert moments is not None  # noqa: S101  (there is at least one image)
     return moments, References(
         torch.cat(heads).half().cpu(),
@@ -247,9 +258,9 @@ def _moments(
     classes: int,
 ) -> Moments:
     """Return the moments of the views; a mirrored view belongs to the group of its turn."""
-    groups = poses[:, None] * classes + labels.to(poses.device)
-    n_poses = int(poses.max()) + 1
-    return Moments.of(embeddings.flatten(0, 1), groups.flatten(), n_poses * classes)
+    groups = poses.cpu()[:, None] * classes + labels
+    rows = embeddings.flatten(0, 1).cpu()  # in float64, which not every device has
+    return Moments.of(rows, groups.flatten(), (int(poses.max()) + 1) * classes)
 
 
 def _group_names(moments: Moments, classes: tuple[str, ...]) -> list[str]:
