@@ -85,7 +85,7 @@ def test_the_file_may_name_its_classes(tmp_path: Path, labels: list[object]) -> 
         ({"images": PIXELS, "labels": np.zeros(6)}, "labels of .* are float64"),
         ({"images": PIXELS[:0]}, "holds 0 images"),
         ({"images": PIXELS[:, :0]}, "at least a pixel"),
-        ({"images": PIXELS.astype(int)}, "are int64; save uint8"),
+        ({"images": PIXELS.astype(int)}, "are int64; give uint8"),
         ({"images": PIXELS.astype(float)}, "are floats from 0 to 255"),
         ({"images": np.full((2, 4, 4), np.nan)}, "are floats from nan to nan"),
         ({"images": PIXELS[0, 0]}, r"have shape \(8, 3\)"),

@@ -172,7 +172,7 @@ def test_the_embedded_images_are_read(part: str) -> None:
     [
         ("cifar:somewhere", r"unknown scheme 'cifar' .*did you mean cifar10:PATH"),
         ("flodr:somewhere", r"did you mean folder:PATH\?"),
-        ("zzzzz:somewhere", "the schemes are fashion, folder, flat"),
+        ("zzzzz:somewhere", "the schemes are fashion, digits, folder, flat"),
         ("fashon", r"'fashon' does not exist; did you mean fashion"),
         ("cifar10", r"'cifar10' does not exist; did you mean cifar10:PATH"),
         ("no/such/path", "'no/such/path' does not exist; name a file or folder that does"),
@@ -277,3 +277,13 @@ def test_real_sources_are_guessed() -> None:
     assert len(load(f"{data / 'svhn'}#test")) == 5000
     assert len(load(f"{data / 'cifar-100-python'}#test")) == 5000
     assert load(str(data / "ood" / "scenes.npz"), size=16).images.shape == (2000, 3, 16, 16)
+
+
+def test_digits_need_no_path_and_have_no_splits() -> None:
+    digits = load("digits", size=28)
+    assert digits.images.shape == (1797, 3, 28, 28)
+    assert digits.images.max() > 240
+    assert np.bincount(digits.labels).min() > 170
+    for wrong in ("digits:here", "digits#test"):
+        with pytest.raises(DataError, match="digits"):
+            load(wrong)

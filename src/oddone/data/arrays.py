@@ -37,7 +37,7 @@ def read_arrays(path: Path) -> ImageSet:
     if "images" not in arrays:
         held = ", ".join(sorted(arrays)) or "nothing"
         raise DataError(f"{path} holds {held} but no `images`; save the images by that name")
-    images = _channels_first(_bytes(arrays["images"], path), path)
+    images = as_pixels(arrays["images"], str(path))
     if len(images) == 0:
         raise DataError(f"{path} holds 0 images; save at least one")
     labels, names = arrays.get("labels"), arrays.get("classes")
@@ -54,6 +54,14 @@ def read_arrays(path: Path) -> ImageSet:
         return image_set(images, None, (), f"arrays:{path}")
     known = numbered(labels) if names is None else _by_names(labels, names, path)
     return image_set(images, known.labels, known.classes, f"arrays:{path}")
+
+
+def as_pixels(images: np.ndarray, name: str) -> UInt8[np.ndarray, "images 3 height width"]:
+    """Return arrays of any of the layouts that `read_arrays` knows as bytes in one layout.
+
+    The `name` is what errors call them.
+    """
+    return _channels_first(_bytes(images, name), name)
 
 
 def image_set(
@@ -119,29 +127,29 @@ def _loaded(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _bytes(images: np.ndarray, path: Path) -> np.ndarray:
+def _bytes(images: np.ndarray, name: str) -> np.ndarray:
     if images.dtype == np.uint8:
         return images
     if images.dtype.kind != "f":
         raise DataError(
-            f"images of {path} are {images.dtype}; save uint8 from 0 to 255 or floats from 0 to 1"
+            f"images of {name} are {images.dtype}; give uint8 from 0 to 255 or floats from 0 to 1"
         )
     converted = np.empty(images.shape, dtype=np.uint8)
     for start in range(0, len(images), AT_ONCE):
         part = images[start : start + AT_ONCE]
         if not (part.min() >= 0 and part.max() <= 1):  # so is not-a-number
             raise DataError(
-                f"images of {path} are floats from {part.min():g} to {part.max():g}; "
-                f"bring them to 0 to 1, or save uint8 from 0 to 255"
+                f"images of {name} are floats from {part.min():g} to {part.max():g}; "
+                f"bring them to 0 to 1, or give uint8 from 0 to 255"
             )
         converted[start : start + AT_ONCE] = np.rint(part * 255)
     return converted
 
 
-def _channels_first(images: np.ndarray, path: Path) -> UInt8[np.ndarray, "images 3 height width"]:
+def _channels_first(images: np.ndarray, name: str) -> UInt8[np.ndarray, "images 3 height width"]:
     shape = images.shape
     if 0 in shape[1:]:
-        raise DataError(f"images of {path} have shape {shape}; save images of at least a pixel")
+        raise DataError(f"images of {name} have shape {shape}; give images of at least a pixel")
     if len(shape) == 4 and shape[3] == 3:
         return images.transpose(0, 3, 1, 2)  # a view: a memory map stays on disk
     if len(shape) == 4 and shape[1] == 3:
@@ -152,8 +160,8 @@ def _channels_first(images: np.ndarray, path: Path) -> UInt8[np.ndarray, "images
         grey = images[:, :, :, 0] if shape[3] == 1 else images[:, 0]
         return np.repeat(grey[:, None], 3, axis=1)
     raise DataError(
-        f"images of {path} have shape {shape}; "
-        f"save them as N x H x W x 3, N x 3 x H x W, or grey N x H x W"
+        f"images of {name} have shape {shape}; "
+        f"give them as N x H x W x 3, N x 3 x H x W, or grey N x H x W"
     )
 
 

@@ -24,6 +24,9 @@ from oddone.errors import DataError, SettingsError
 
 Split = Literal["train", "test"]
 
+EMBEDDED = ("fashion", "digits")
+"""The schemes that need no path."""
+
 
 class Request(NamedTuple):
     """A source taken apart, and how it is wanted."""
@@ -77,7 +80,7 @@ def load(
             f"{source} names the split {request.split!r}, but {request.scheme}:{request.place} "
             f"has no splits; leave out #{request.split}, or name another path"
         )
-    if request.scheme != "fashion":
+    if request.scheme not in EMBEDDED:
         _check_exists(request)
     return scheme.read(request)
 
@@ -91,8 +94,8 @@ def describe_sources() -> list[SourceDescription]:
 def _parsed(source: str) -> Request:
     place, split = _without_split(source)
     scheme, colon, rest = place.partition(":")
-    if scheme in SCHEMES and (colon or scheme == "fashion"):
-        if not rest and scheme != "fashion":
+    if scheme in SCHEMES and (colon or scheme in EMBEDDED):
+        if not rest and scheme not in EMBEDDED:
             raise DataError(f"{source!r} names no path; write {SCHEMES[scheme].notation}")
         return Request(scheme, rest, split)
     path = Path(place).expanduser()
@@ -213,6 +216,14 @@ def _read_fashion(request: Request) -> ImageSet:
     return resized(native, request.size, request.progress)
 
 
+def _read_digits(request: Request) -> ImageSet:
+    from oddone.data.digits import read_digits  # noqa: PLC0415, imports scikit-learn
+
+    if request.place:
+        raise DataError(f"digits come with scikit-learn; write digits, not digits:{request.place}")
+    return resized(read_digits(), request.size, request.progress)
+
+
 def _read_folder(request: Request) -> ImageSet:
     return read_labelled_folder(
         request.path, size=request.size, strict=request.strict, progress=request.progress
@@ -246,6 +257,9 @@ SCHEMES = {
         "8,000 images of Fashion-MNIST inside oddone: all ten garments, eight to learn, or the "
         "two never shown",
         has_splits=True,
+    ),
+    "digits": Scheme(
+        _read_digits, "digits", "1,797 hand-written digits of 8 x 8 pixels inside scikit-learn"
     ),
     "folder": Scheme(
         _read_folder, "folder:PATH", "pictures in one folder per class, at any depth below it"
