@@ -1,6 +1,7 @@
 """Complete settings for common purposes. A variant is `dataclasses.replace(cpu(), steps=100)`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from oddone.losses import MCL
 from oddone.training.settings import Batch, Model, Optimiser, Training
@@ -46,6 +47,11 @@ def cpu() -> Training:
         optimiser=Optimiser(learning_rate=0.06, nesterov=True),
         augment=Augment(crop_scale=(0.3, 1.0)),
     )
+
+
+def demo() -> Training:
+    """Return what `oddone demo` trains, once with MCL and once with cross-entropy."""
+    return replace(cpu(), minutes=2.0)
 
 
 def smoke() -> Training:

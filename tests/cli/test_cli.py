@@ -27,7 +27,7 @@ def test_help_and_typos_are_answered_without_torch_and_numpy(words: str) -> None
 def test_help_says_what_the_commands_do(run_oddone: Run) -> None:
     code, printed, _ = run_oddone("--help")
     assert code == 0
-    for text in ("data", "List, describe, download", "train", "Train an encoder", "--debug"):
+    for text in ("data", "List, describe, download", "train", "Train a detector", "--debug"):
         assert text in printed
 
 
@@ -36,6 +36,15 @@ def test_every_data_command_has_an_example_in_its_help(run_oddone: Run, command:
     code, printed, _ = run_oddone("data", command, "--help")
     assert code == 0
     assert f"Example: oddone data {command}" in printed
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "score", "explain", "evaluate", "calibrate", "demo"]
+)
+def test_every_command_has_an_example_in_its_help(run_oddone: Run, command: str) -> None:
+    code, printed, _ = run_oddone(command, "--help")
+    assert code == 0
+    assert f"Example: oddone {command}" in printed
 
 
 def test_the_version_is_told(run_oddone: Run) -> None:

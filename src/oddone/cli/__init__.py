@@ -31,16 +31,41 @@ app = App(
 )
 app.command(data.app)
 
-# These import torch, so only when asked for; what `oddone --help` says of them is therefore here.
-for name, purpose in {
-    "train": "Train a detector on labelled images, or go on with a run that was stopped.",
-    "score": "Label images, and say which are none of the classes.",
-    "explain": "Draw a picture of why an image got its verdict.",
-    "evaluate": "Measure a detector: accuracy, and AUROC against images it should find odd.",
-    "calibrate": "Set a detector's threshold by images that are normal and new to it.",
-    "demo": "Train, calibrate, evaluate and explain on the images inside oddone.",
-}.items():
-    app.command(f"oddone.cli.{name}:app", name=name, help=purpose)
+# These import torch, so only when asked for. What their help says first is therefore here.
+for name, purpose, example in (
+    (
+        "train",
+        "Train a detector on labelled images, or go on with a run that was stopped.",
+        "oddone train photos/ --out run --minutes 30",
+    ),
+    (
+        "score",
+        "Label images, and say which are none of the classes.",
+        "oddone score run new-photos/ --out scores.csv",
+    ),
+    (
+        "explain",
+        "Draw a picture of why an image got its verdict.",
+        "oddone explain run photo.jpg --out why.png",
+    ),
+    (
+        "evaluate",
+        "Measure a detector: accuracy, and AUROC against images it should find odd.",
+        "oddone evaluate run test-photos/ --ood weeds=weeds/ --out result.json",
+    ),
+    (
+        "calibrate",
+        "Set a detector's threshold by images that are normal and new to it.",
+        "oddone calibrate run normal-photos/ --false-alarms 0.01",
+    ),
+    (
+        "demo",
+        "Train, calibrate, evaluate and explain on the images inside oddone.",
+        "oddone demo",
+    ),
+):
+    help_text = f"{purpose}\n\nExample: `{example}`"
+    app.command(f"oddone.cli.{name}:app", name=name, help=help_text)
 
 
 @app.meta.default

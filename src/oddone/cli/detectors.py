@@ -33,8 +33,9 @@ def describe_threshold(detector: Detector) -> str:
     if calibration is None:
         return "it has no threshold yet"
     low, high = calibration.interval
+    images = len(calibration.scores)
     return (
         f"scores above {calibration.threshold:.3f} are anomalous, which for normal images happens "
-        f"in {calibration.false_alarms:.1%} of cases (95 % sure: {low:.1%} to {high:.1%}, by "
-        f"{len(calibration.scores):,} held-out images)"
+        f"in {calibration.rank / (images + 1):.1%} of cases (95 % sure: {low:.1%} to {high:.1%}, "
+        f"by {images:,} held-out images)"
     )

@@ -1,12 +1,16 @@
 """How the commands speak: sentences, progress bars, and what could not be read."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn
+from rich.text import Text
+
+from oddone.errors import DataWarning, SettingsWarning
 
 if TYPE_CHECKING:
     from oddone.data.image_set import BrokenFile
@@ -34,6 +38,36 @@ def say(sentence: str) -> None:
     """Print a sentence as it is: a path may hold what would be markup."""
     sentence = sentence.encode(errors="replace").decode()  # a file's name need not be Unicode
     Console().print(sentence, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def note(sentence: str) -> None:
+    """Print a sentence beside the results, which may be on their way into a file or a pipe."""
+    Console(stderr=True).print(Text(printable(sentence)), highlight=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """Return the text with what would steer a terminal, or is no Unicode, written out."""
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+    )
+
+
+@contextmanager
+def advice(console: Console) -> Iterator[None]:
+    """Show our warnings as one line of advice each, above the progress bar of the console."""
+    ours = (DataWarning, SettingsWarning)
+    with warnings.catch_warnings():
+        for category in ours:
+            warnings.simplefilter("always", category)
+        show = warnings.showwarning
+
+        def advise(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if not issubclass(category, ours):
+                return show(message, category, *place)
+            return console.print(Text(f"note: {message}", style="yellow"), soft_wrap=True)
+
+        warnings.showwarning = advise  # type: ignore[assignment]
+        yield
 
 
 @contextmanager

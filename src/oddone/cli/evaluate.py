@@ -1,0 +1,154 @@
+"""`oddone evaluate`: how good a detector is, as a table and as files."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from oddone.cli.detectors import open_detector
+from oddone.cli.terminal import advice, bar, counted, list_broken, say
+from oddone.data import ImageSet, load
+from oddone.errors import SettingsError
+from oddone.evaluation import (
+    Evaluation,
+    GroupResult,
+    OODResult,
+    as_json,
+    as_openood_csv,
+    check_groups,
+    evaluate as evaluate_detector,
+)
+from oddone.training.files import write_bytes, write_json
+
+ENDINGS = (".json", ".csv")
+REPEATED = Parameter(negative=(), show_default=False)
+
+app = App(name="evaluate")
+
+
+@app.default
+def evaluate(
+    detector: Path,
+    source: str,
+    /,
+    *,
+    ood: Annotated[tuple[str, ...], REPEATED] = (),
+    near: Annotated[tuple[str, ...], REPEATED] = (),
+    far: Annotated[tuple[str, ...], REPEATED] = (),
+    out: Annotated[tuple[Path, ...], REPEATED] = (),
+) -> None:
+    """Measure a detector on new images of its classes, and on images that it should find odd.
+
+    Example: `oddone evaluate run fashion:known#test --ood unseen=fashion:unseen#test`
+
+    Parameters
+    ----------
+    detector
+        The directory of a finished run, or the file of a detector.
+    source
+        Test images of the known classes, as `oddone data list` names them. With labels there is
+        an accuracy.
+    ood
+        Images to find odd, as NAME=SOURCE; may be given several times.
+    near
+        The NAME of an OOD set that resembles the known classes; they get a mean of their own.
+    far
+        The NAME of an OOD set that does not; they get a mean of their own too.
+    out
+        A file for the result: .json, or .csv as OpenOOD writes it. May be given several times.
+    """
+    sources = _by_name(ood)
+    groups = {name: members for name, members in (("near", near), ("far", far)) if members}
+    check_groups(groups, sources)
+    for path in out:
+        _check_out(path)
+    opened = open_detector(detector)
+    known = _load(source, opened.image_size)
+    odd = {name: _load(notation, opened.image_size) for name, notation in sources.items()}
+    with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        evaluation = evaluate_detector(opened, known, odd, groups=groups, progress=progress)
+    _show(evaluation, detector)
+    for path in out:
+        _write(evaluation, path)
+        say(f"the result is {path}")
+
+
+def _by_name(oods: tuple[str, ...]) -> dict[str, str]:
+    """Return the sources by their names; one without a name is called what it is."""
+    sources: dict[str, str] = {}
+    for text in oods:
+        name, source = text.split("=", maxsplit=1) if "=" in text else (text, text)
+        if not name or not source:
+            raise SettingsError(f"--ood {text}: write NAME=SOURCE, such as svhn=svhn:PATH#test")
+        name = name.encode(errors="replace").decode()  # a file's name need not be Unicode
+        if name in sources:
+            raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
+        sources[name] = source
+    return sources
+
+
+def _check_out(path: Path) -> None:
+    """Say before the long work that its result could not be written."""
+    if path.suffix not in ENDINGS:
+        raise SettingsError(f"--out {path}: let the name end in {' or '.join(ENDINGS)}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise SettingsError(f"--out {path}: name a file in a folder that exists")
+
+
+def _load(source: str, size: int) -> ImageSet:
+    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        images = load(source, size=size, progress=progress)
+    list_broken(images.broken)
+    return images
+
+
+def _write(evaluation: Evaluation, path: Path) -> None:
+    if path.suffix == ".json":
+        write_json(path, as_json(evaluation))
+    else:
+        write_bytes(path, as_openood_csv(evaluation).encode())
+
+
+def _show(evaluation: Evaluation, detector: Path) -> None:
+    images = counted(evaluation.images, "test image", "test images")
+    if evaluation.accuracy is None:
+        say(f"{images} without labels, so there is no accuracy")
+    else:
+        say(f"{evaluation.accuracy:.2%} of {images} get their label")
+    if evaluation.false_alarms is None:
+        where = shlex.quote(str(detector))
+        say(f"nothing is flagged before oddone calibrate {where} SOURCE has set a threshold")
+    else:
+        say(f"{evaluation.false_alarms:.2%} of them are flagged: false alarms")
+    if evaluation.oods:
+        Console().print(_table(evaluation))
+
+
+def _table(evaluation: Evaluation) -> Table:
+    table = Table("OOD set", box=None, pad_edge=False)
+    for heading in (
+        "images",
+        "caught",
+        "AUROC",
+        "FPR at 95%\nIND accepted",
+        "FPR at 95%\nOOD caught",
+        "AUPR\nin",
+        "AUPR\nout",
+    ):
+        table.add_column(heading, justify="right")
+    for name, ood in evaluation.oods.items():
+        table.add_row(Text(name), f"{ood.images:,}", *_shares(ood))
+    for name, group in evaluation.groups.items():
+        table.add_row(Text(f"mean of {name}"), "", *_shares(group), style="bold")
+    return table
+
+
+def _shares(result: OODResult | GroupResult) -> list[str]:
+    m = result.metrics
+    shares = (result.caught, m.auroc, m.fpr_at_95_ind, m.fpr_at_95_ood, m.aupr_in, m.aupr_out)
+    return ["" if share is None else f"{share:.2%}" for share in shares]

@@ -1,0 +1,169 @@
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oddone.data import ImageSet
+from runs import tiny_source
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def written(path: Path, source: ImageSet) -> str:
+    """Return the notation of a file with these images."""
+    images = source.images.transpose(0, 2, 3, 1)
+    np.savez(path, images=images, labels=source.labels, classes=np.array(source.classes))
+    return f"arrays:{path}"
+
+
+@pytest.fixture
+def new_images(tmp_path: Path) -> str:
+    return written(tmp_path / "test.npz", tiny_source(images=30, seed=7))
+
+
+@pytest.fixture
+def noise(tmp_path: Path) -> str:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 16, 16, 3), dtype=np.uint8)
+    np.save(tmp_path / "noise.npy", pixels)
+    return f"arrays:{tmp_path / 'noise.npy'}"
+
+
+@pytest.fixture
+def dark(tmp_path: Path) -> str:
+    np.save(tmp_path / "dark.npy", np.zeros((10, 16, 16, 3), dtype=np.uint8))
+    return f"arrays:{tmp_path / 'dark.npy'}"
+
+
+def cells(printed: str, name: str) -> list[str]:
+    """Return the cells of the row of the table that begins with this name."""
+    row = next(line for line in printed.splitlines() if line.startswith(f"{name} "))
+    return row.removeprefix(name).split()
+
+
+def test_the_table_shows_what_the_files_hold(
+    run_oddone: Run, detector_file: Path, new_images: str, noise: str, dark: str, tmp_path: Path
+) -> None:
+    outs = [tmp_path / "result.json", tmp_path / "result.csv"]
+    code, printed, complained = run_oddone(
+        "evaluate", str(detector_file), new_images,
+        "--ood", f"noise={noise}", "--ood", f"dark={dark}", "--near", "noise", "--near", "dark",
+        "--out", str(outs[0]), "--out", str(outs[1]),
+    )  # fmt: skip
+    assert (code, complained) == (0, "")
+    result = json.loads(outs[0].read_text())
+    assert f"{result['accuracy']:.2%} of 30 test images get their label" in printed
+    assert f"{result['false_alarms']:.2%} of them are flagged: false alarms" in printed
+    columns = ("caught", "auroc", "fpr_at_95_ind", "fpr_at_95_ood", "aupr_in", "aupr_out")
+    for name, images in (("noise", 20), ("dark", 10)):
+        ood = result["oods"][name]
+        shares = [f"{ood[column]:.2%}" for column in columns]
+        assert cells(printed, name) == [str(images), *shares]
+    near = result["groups"]["near"]
+    assert cells(printed, "mean of near") == [f"{near[column]:.2%}" for column in columns]
+    with outs[1].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["dataset"] for row in rows] == ["noise", "dark", "nearood"]
+    assert rows[2]["AUROC"] == f"{100 * near['auroc']:.2f}"
+    assert f"the result is {outs[1]}" in printed
+
+
+def test_the_directory_of_a_run_is_as_good_as_its_detectors_file(
+    run_oddone: Run, detector_file: Path, new_images: str
+) -> None:
+    by_file = run_oddone("evaluate", str(detector_file), new_images)
+    assert run_oddone("evaluate", str(detector_file.parent), new_images) == by_file
+    assert "OOD set" not in by_file[1]
+
+
+def test_an_ood_source_without_a_name_is_called_what_it_is(
+    run_oddone: Run, detector_file: Path, noise: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "result.json"
+    run_oddone("evaluate", str(detector_file), noise, "--ood", noise, "--out", str(out))
+    assert list(json.loads(out.read_text())["oods"]) == [noise]
+
+
+def test_a_source_whose_name_is_no_unicode_can_be_evaluated(
+    run_oddone: Run, detector_file: Path, noise: str, tmp_path: Path
+) -> None:
+    odd = (tmp_path / "noise.npy").rename(tmp_path / "caf\udce9.npy")
+    np.save(tmp_path / "noise.npy", np.load(odd))
+    out = tmp_path / "result.csv"
+    words = ["evaluate", str(detector_file), noise, "--ood", f"arrays:{odd}", "--out", str(out)]
+    assert run_oddone(*words)[0] == 0
+    assert "caf?.npy,95.00,50.00," in out.read_text()
+
+
+def test_what_cannot_be_said_is_said(run_oddone: Run, uncalibrated_file: Path, noise: str) -> None:
+    code, printed, _ = run_oddone("evaluate", str(uncalibrated_file), noise, "--ood", f"n={noise}")
+    assert code == 0
+    assert "20 test images without labels, so there is no accuracy" in printed
+    assert f"nothing is flagged before oddone calibrate {uncalibrated_file} SOURCE" in printed
+    assert cells(printed, "n")[:2] == ["20", "50.00%"]  # the AUROC; no share is caught
+
+
+def test_files_that_cannot_be_read_are_listed(
+    run_oddone: Run,
+    detector_file: Path,
+    noise: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.new("RGB", (40, 50), "red").save(photos / "red.png")
+    (photos / "broken.png").write_text("meow")
+    code, printed, _ = run_oddone("evaluate", str(detector_file), noise, "--ood", f"p={photos}")
+    assert code == 0
+    assert printed.startswith("1 file could not be read:\n")
+    assert "broken.png: " in printed
+    assert cells(printed, "p")[0] == "1"
+
+
+def test_images_that_were_trained_on_get_one_line_of_advice(
+    run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.cli.evaluate.load", lambda *_, **__: tiny_source(images=192))
+    code, _, complained = run_oddone("evaluate", str(detector_file), "photos")
+    assert code == 0
+    assert complained.startswith("note: the 192 test images are those that the detector was")
+    assert complained.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--ood svhn=", "--ood svhn=: write NAME=SOURCE"),
+        ("--ood =fashion", "--ood =fashion: write NAME=SOURCE"),
+        ("--ood a=fashion --ood a=digits", "'a' is there already; choose another name"),
+        ("--ood svhn=fashion --near shvn", "no OOD set 'shvn'; did you mean 'svhn'?"),
+        ("--far svhn", "far: there is no OOD set 'svhn'; the OOD sets are: none"),
+        ("--out result.txt", "--out result.txt: let the name end in .json or .csv"),
+        ("--out nowhere/result.csv", "name a file in a folder that exists"),
+        ("--ood a=nowhere", "'nowhere' does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    run_oddone: Run, detector_file: Path, new_images: str, words: str, message: str
+) -> None:
+    code, printed, complained = run_oddone(
+        "evaluate", str(detector_file), new_images, *words.split()
+    )
+    assert (code, printed) == (2, "")
+    assert message in complained
+    assert complained.count("\n") == 1
+
+
+def test_an_unknown_class_is_told_with_the_nearest(
+    run_oddone: Run, detector_file: Path, tmp_path: Path
+) -> None:
+    four = written(tmp_path / "four.npz", tiny_source(classes=4))
+    code, _, complained = run_oddone("evaluate", str(detector_file), four)
+    assert code == 2
+    assert "1 of 4 classes of the test images" in complained
+    assert "such as 'class 3' (the nearest it knows is 'class " in complained

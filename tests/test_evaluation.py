@@ -1,0 +1,290 @@
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import oracles
+from oddone.data import ImageSet, load
+from oddone.detector import Detector
+from oddone.errors import DataError, DataWarning, SettingsError
+from oddone.evaluation import (
+    Evaluation,
+    accuracy_where_labelled,
+    against,
+    as_json,
+    as_openood_csv,
+    evaluate,
+    judge,
+    labels_by_name,
+)
+from oddone.training import RunDirectory, load_network, train
+from runs import tiny_settings, tiny_source
+
+scores = st.lists(st.sampled_from([-1.5, 0.0, 0.1, 3.0]), min_size=1, max_size=30)
+
+
+# --- From scores to an evaluation -------------------------------------------------------------
+
+
+@given(scores, scores)
+def test_every_metric_gets_the_two_sides_in_the_right_order(
+    ind: list[float], ood: list[float]
+) -> None:
+    ours = against(ind, ood)
+    assert ours._asdict() == pytest.approx(
+        {
+            "auroc": oracles.auroc(ind, ood),
+            "fpr_at_95_ind": oracles.fpr_at_95_ind(ind, ood),
+            "fpr_at_95_ood": oracles.fpr_at_95_ood(ind, ood),
+            "aupr_in": oracles.average_precision([-i for i in ind], [-o for o in ood]),
+            "aupr_out": oracles.average_precision(ood, ind),
+        }
+    )
+
+
+def three_sets(threshold: float | None = 2.5) -> Evaluation:
+    """Return the evaluation of scores 0..3 against OOD sets that are easy, hard and in between."""
+    return judge(
+        torch.arange(4.0),
+        {
+            "easy": torch.tensor([7.0, 8.0]),
+            "hard": torch.tensor([-1.0]),
+            "middling": torch.tensor([1.5, 2.5, 9.0, 9.0]),
+        },
+        accuracy=0.75,
+        threshold=threshold,
+        groups={"near": ("middling", "hard"), "far": ("easy",)},
+    )
+
+
+def test_flagged_images_are_those_above_the_threshold() -> None:
+    evaluation = three_sets()
+    assert (evaluation.images, evaluation.false_alarms) == (4, 1 / 4)
+    assert {name: ood.caught for name, ood in evaluation.oods.items()} == {
+        "easy": 1,
+        "hard": 0,
+        "middling": 2 / 4,  # the score 2.5 is not above 2.5
+    }
+
+
+def test_without_a_threshold_no_share_is_flagged() -> None:
+    evaluation = three_sets(threshold=None)
+    assert evaluation.false_alarms is None
+    assert all(ood.caught is None for ood in evaluation.oods.values())
+    assert all(group.caught is None for group in evaluation.groups.values())
+    assert evaluation.oods["easy"].metrics == three_sets().oods["easy"].metrics
+
+
+def test_in_a_group_every_set_counts_the_same_however_large() -> None:
+    evaluation = three_sets()
+    near, middling, hard = (
+        evaluation.groups["near"],
+        evaluation.oods["middling"],
+        evaluation.oods["hard"],
+    )
+    assert near.members == ("middling", "hard")
+    assert near.caught == 1 / 4
+    for mean, one, other in zip(near.metrics, middling.metrics, hard.metrics, strict=True):
+        assert mean == pytest.approx((one + other) / 2)
+    assert evaluation.groups["far"].metrics == evaluation.oods["easy"].metrics
+
+
+def test_a_set_that_is_named_twice_counts_once() -> None:
+    odd = {"a": torch.tensor([2.0]), "b": torch.tensor([0.0])}
+    ones, twice = (judge(torch.ones(1), odd, groups={"near": members}) for members in ("ab", "aab"))
+    assert ones.groups == twice.groups
+
+
+def test_no_ood_set_leaves_the_accuracy_and_the_false_alarms() -> None:
+    assert judge(torch.arange(4.0), {}, accuracy=0.5, threshold=0.0) == Evaluation(
+        4, 0.5, 3 / 4, {}, {}
+    )
+
+
+def test_a_set_without_images_is_named() -> None:
+    with pytest.raises(DataError, match="^empty: there are 0 images"):
+        judge(torch.ones(3), {"full": torch.ones(2), "empty": torch.ones(0)})
+    with pytest.raises(DataError, match="^test images: there are 0 images"):
+        judge(torch.ones(0), {})
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"near": ("svnh",)}, "near: there is no OOD set 'svnh'; did you mean 'svhn'?"),
+        ({"far": ("svhn", "x")}, "far: there is no OOD set 'x'; the OOD sets are: svhn"),
+        ({"far": ()}, "the group 'far' has 0 OOD sets"),
+    ],
+)
+def test_a_wrong_group_is_refused(groups: dict[str, tuple[str, ...]], message: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{message.replace('?', '[?]')}"):
+        judge(torch.ones(1), {"svhn": torch.ones(1)}, groups=groups)
+
+
+def test_a_group_without_any_ood_set_is_refused() -> None:
+    with pytest.raises(SettingsError, match="the OOD sets are: none"):
+        judge(torch.ones(1), {}, groups={"near": ("svhn",)})
+
+
+# --- Files ------------------------------------------------------------------------------------
+
+
+def test_json_holds_every_number() -> None:
+    evaluation = three_sets()
+    content = json.loads(json.dumps(as_json(evaluation)))
+    assert (content["images"], content["accuracy"], content["false_alarms"]) == (4, 0.75, 0.25)
+    assert content["oods"]["middling"] == {
+        "images": 4,
+        "caught": 0.5,
+        **evaluation.oods["middling"].metrics._asdict(),
+    }
+    assert content["groups"]["near"]["members"] == ["middling", "hard"]
+    assert content["groups"]["near"]["auroc"] == evaluation.groups["near"].metrics.auroc
+
+
+def test_csv_is_what_openood_writes() -> None:
+    """OpenOOD: near sets, their mean, far sets, their mean; lines end as Python's csv has it."""
+    lines = as_openood_csv(three_sets()).split("\r\n")
+    assert lines[0] == "dataset,FPR@95,AUROC,AUPR_IN,AUPR_OUT,ACC"
+    assert [line.split(",")[0] for line in lines[1:]] == [
+        "middling", "hard", "nearood", "easy", "farood", "",
+    ]  # fmt: skip
+    assert lines[4] == "easy,0.00,100.00,100.00,100.00,75.00"
+    assert lines[2] == "hard,100.00,0.00,67.92,20.00,75.00"
+
+
+def test_csv_has_openoods_fpr_with_95_percent_of_ood_caught() -> None:
+    """Of 20 OOD images one may slip through; of 4 IND images one is above the others."""
+    ind, ood = torch.tensor([0.0, 0.0, 0.0, 5.0]), torch.tensor([-1.0] + [3.0] * 19)
+    (row,) = csv.DictReader(io.StringIO(as_openood_csv(judge(ind, {"odd": ood}))))
+    assert row["FPR@95"] == "25.00"
+    assert against(ind, ood).fpr_at_95_ind == 1
+
+
+def test_csv_without_groups_and_accuracy_has_the_sets_and_a_gap() -> None:
+    odd = {"b": torch.ones(1), "a, quoted": torch.ones(1)}
+    rows = list(csv.DictReader(io.StringIO(as_openood_csv(judge(torch.zeros(1), odd)))))
+    assert [row["dataset"] for row in rows] == ["b", "a, quoted"]
+    assert [row["ACC"] for row in rows] == ["", ""]
+
+
+# --- Labels -----------------------------------------------------------------------------------
+
+
+def labelled(labels: list[int], *classes: str) -> ImageSet:
+    images = np.zeros((len(labels), 3, 2, 2), dtype=np.uint8)
+    return ImageSet(images, np.array(labels, dtype=np.int64), classes, [""] * len(labels), "")
+
+
+def test_labels_are_matched_by_the_names_of_their_classes() -> None:
+    source = labelled([0, 1, 1, 0], "dog", "cat")  # another order, and no bird
+    assert labels_by_name(source, ("bird", "cat", "dog")).tolist() == [2, 1, 1, 2]
+
+
+def test_images_without_a_label_stay_without() -> None:
+    assert labels_by_name(labelled([-1, 0, -1], "dog"), ("cat", "dog")).tolist() == [-1, 1, -1]
+    assert labels_by_name(labelled([-1, -1]), ("cat", "dog")).tolist() == [-1, -1]
+
+
+def test_an_unknown_class_that_no_image_shows_does_no_harm() -> None:
+    source = labelled([1, 1], "unicorn", "cat")
+    assert labels_by_name(source, ("cat", "dog")).tolist() == [0, 0]
+
+
+def test_an_unknown_class_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(
+        DataError, match="2 of 3 classes .* such as 'Dog' .the nearest it knows is 'dog'.; rename"
+    ):
+        labels_by_name(labelled([0, 1, 2], "Dog", "cat", "xyz"), ("cat", "dog"))
+
+
+def test_accuracy_counts_only_images_with_a_label() -> None:
+    predicted = torch.tensor([0, 1, 2, 2])
+    assert accuracy_where_labelled(predicted, np.array([0, -1, 2, 1])) == 2 / 3
+    assert accuracy_where_labelled(predicted, np.full(4, -1)) is None
+
+
+# --- With a detector --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
+    """Return a detector for the 3 classes of `tiny_source`, calibrated."""
+    source, settings = tiny_source(), tiny_settings()
+    run = RunDirectory.create(tmp_path_factory.mktemp("tiny") / "run", settings, {})
+    train(source, settings, run)
+    fitted = Detector.fit(load_network(run.encoder), source)
+    return fitted.calibrate(tiny_source(images=90, seed=1), false_alarms=0.2)
+
+
+def noise(images: int) -> ImageSet:
+    pixels = np.random.default_rng(5).integers(0, 256, (images, 3, 16, 16), dtype=np.uint8)
+    return replace(labelled([-1] * images), images=pixels)
+
+
+def test_evaluating_is_judging_what_the_detector_says(detector: Detector) -> None:
+    known, odd = tiny_source(images=30, seed=2), noise(7)
+    evaluation = evaluate(detector, known, {"noise": odd}, groups={"far": ["noise"]})
+    ind, ood = detector(known.images), detector(odd.images)
+    assert evaluation == judge(
+        ind.scores,
+        {"noise": ood.scores},
+        accuracy=(ind.labels.numpy() == known.labels).mean(),
+        threshold=detector.threshold,
+        groups={"far": ["noise"]},
+    )
+    assert evaluation.false_alarms == ind.anomalous.double().mean()
+    assert evaluation.oods["noise"].caught == ood.anomalous.double().mean()
+
+
+def test_without_a_calibration_nothing_is_said_about_flags(detector: Detector) -> None:
+    uncalibrated = replace(detector, calibration=None)
+    evaluation = evaluate(uncalibrated, noise(3), {"noise": noise(4)})
+    assert (evaluation.accuracy, evaluation.false_alarms) == (None, None)
+    assert evaluation.oods["noise"].caught is None
+
+
+def test_sources_can_be_named_and_are_resized(detector: Detector, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 24, 24, 3), dtype=np.uint8)
+    np.save(tmp_path / "a.npy", pixels)
+    source = f"arrays:{tmp_path / 'a.npy'}"
+    named = evaluate(detector, source, {"odd": source})
+    assert named == evaluate(detector, load(source, size=16), {"odd": load(source, size=16)})
+
+
+def test_progress_is_told_by_set(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 8 * 16 * 16 * 4)
+    told: list[tuple[int, int, str]] = []
+    evaluate(detector, noise(10), {"odd": noise(3)}, progress=lambda *step: told.append(step))
+    assert told == [
+        (4, 10, "test images"),
+        (8, 10, "test images"),
+        (10, 10, "test images"),
+        (3, 3, "odd"),
+    ]
+
+
+def test_mistakes_are_told_before_the_detector_works(detector: Detector) -> None:
+    def unexpected(*step: object) -> None:
+        raise AssertionError(step)
+
+    with pytest.raises(SettingsError, match="no OOD set 'nois'; did you mean 'noise'"):
+        evaluate(
+            detector, noise(1), {"noise": noise(1)}, groups={"near": ["nois"]}, progress=unexpected
+        )
+    strange = replace(tiny_source(), classes=("class 0", "class 1", "klass 2"))
+    with pytest.raises(DataError, match="'klass 2' .the nearest it knows is 'class 2'"):
+        evaluate(detector, strange, {}, progress=unexpected)
+    with pytest.raises(DataError, match="does not exist"):
+        evaluate(detector, noise(1), {"noise": "nowhere"}, progress=unexpected)
+
+
+def test_images_that_were_trained_on_are_no_test(detector: Detector) -> None:
+    with pytest.warns(DataWarning, match="the 48 test images are those that .* trained on"):
+        evaluate(detector, tiny_source(), {})
