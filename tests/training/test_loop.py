@@ -1,4 +1,3 @@
-import json
 import math
 import signal
 import subprocess
@@ -11,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import tiny_settings, tiny_source
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from oddone.errors import DataError, DivergedError, SettingsError
 from oddone.training import Optimiser, Report, RunDirectory, Training, load_network, train
 from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.loop import choose_device
+from runs import tiny_settings, tiny_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
 
@@ -117,7 +115,7 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(tmp_path: Path
         train(tiny_source(), run.settings, run)
         """
     )
-    folder, threads = str(Path(__file__).parent), str(torch.get_num_threads())
+    folder, threads = str(Path(__file__).parents[1]), str(torch.get_num_threads())
     command = [sys.executable, "-c", script, str(killed.path), folder, threads]
     generator = np.random.default_rng(0)
     kills = 0
@@ -246,26 +244,6 @@ def test_a_history_line_cut_short_is_left_out(tmp_path: Path) -> None:
     with (tmp_path / "run" / "history.jsonl").open("a") as file:
         file.write('{"step": 2, "lo')
     assert [line["step"] for line in run.history()] == [1]
-
-
-@pytest.mark.parametrize("content", [b"", b"not tensors", (100).to_bytes(8, "little") + b"{}" * 50])
-def test_a_file_that_is_no_encoder_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "encoder.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="encoder.safetensors is not"):
-        load_network(path)
-    with pytest.raises(DataError, match="is not a finished encoder"):
-        load_network(tmp_path / "none.safetensors")
-
-
-def test_the_encoder_file_says_what_it_is(tmp_path: Path) -> None:
-    settings = tiny_settings(steps=1)
-    run = start(tmp_path / "run", settings)
-    train(tiny_source(), settings, run)
-    with safe_open(run.encoder, framework="pt") as file:
-        about = file.metadata()
-    assert json.loads(about["classes"]) == ["class 0", "class 1", "class 2"]
-    assert json.loads(about["settings"])["seed"] == 3
 
 
 def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
