@@ -261,7 +261,8 @@ def test_every_scheme_is_described() -> None:
 
 
 def test_the_package_offers_what_users_need() -> None:
-    assert set(oddone.data.__all__) == {"BrokenFile", "ImageSet", "clean_cache", "load"}
+    names = {"BrokenFile", "ImageSet", "Picture", "clean_cache", "load", "stream"}
+    assert set(oddone.data.__all__) == names
 
 
 def test_importing_the_package_does_not_import_what_is_rarely_needed(

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from oddone import __version__
 from oddone.cli import data
+from oddone.cli.terminal import printable
 from oddone.errors import OddOneError
 
 app = App(
@@ -98,8 +99,7 @@ def _told(error: OddOneError | CycloptsError) -> int:
         message = _unknown_command(error.unused_tokens[0])
     else:
         message = str(error)
-    message = message.encode(errors="replace").decode()  # a file's name need not be Unicode
-    line = Text.assemble(("oddone: ", "bold red"), message)
+    line = Text.assemble(("oddone: ", "bold red"), printable(message))
     Console(stderr=True).print(line, highlight=False, soft_wrap=True)
     return 2
 

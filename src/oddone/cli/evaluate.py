@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oddone.cli.detectors import open_detector
-from oddone.cli.terminal import advice, bar, counted, list_broken, say
+from oddone.cli.terminal import advice, bar, counted, list_broken, printable, say
 from oddone.data import ImageSet, load
 from oddone.errors import SettingsError
 from oddone.evaluation import (
@@ -85,7 +85,7 @@ def _by_name(oods: tuple[str, ...]) -> dict[str, str]:
         name, source = text.split("=", maxsplit=1) if "=" in text else (text, text)
         if not name or not source:
             raise SettingsError(f"--ood {text}: write NAME=SOURCE, such as svhn=svhn:PATH#test")
-        name = name.encode(errors="replace").decode()  # a file's name need not be Unicode
+        name = printable(name)
         if name in sources:
             raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
         sources[name] = source

@@ -36,7 +36,7 @@ def counted(number: int, one: str, many: str) -> str:
 
 def say(sentence: str) -> None:
     """Print a sentence as it is: a path may hold what would be markup."""
-    sentence = sentence.encode(errors="replace").decode()  # a file's name need not be Unicode
+    sentence = printable(sentence)
     Console().print(sentence, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 

@@ -12,11 +12,13 @@ import secrets
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import platformdirs
+from jaxtyping import UInt8
 
 from oddone.data.decode import BrokenImageError, Progress, decode, in_parallel, without_warnings
 from oddone.data.image_set import BrokenFile, ImageSet
@@ -79,6 +81,14 @@ def decoded(listing: Listing, size: int, progress: Progress | None = None) -> Im
         f"{entry} was damaged or removed {ATTEMPTS} times while it was written; "
         f"set ODDONE_CACHE to a folder that nothing else changes"
     )
+
+
+def attempted(path: Path, size: int) -> UInt8[np.ndarray, "3 size size"] | str:
+    """Return the picture in a file, or why there is none."""
+    try:
+        return decode(path, size)
+    except BrokenImageError as error:
+        return str(error)
 
 
 def cache_size() -> CacheSize:
@@ -174,14 +184,9 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
     good: list[int] = []
     broken: list[tuple[str, str]] = []
 
-    def attempt(path: Path) -> np.ndarray | str:
-        try:
-            return decode(path, size)
-        except BrokenImageError as error:
-            return str(error)
-
     with without_warnings(), (ours / "images.npy").open("wb") as stream:
         _write_header(stream, (len(paths), 3, size, size))
+        attempt = partial(attempted, size=size)
         results = in_parallel(attempt, paths, progress, f"decoding {listing.root.name}")
         for i, result in enumerate(results):
             if isinstance(result, str):

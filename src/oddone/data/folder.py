@@ -2,7 +2,8 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +33,7 @@ def read_labelled_folder(
     ]
     for label, name in enumerate(names):
         before = len(files)
-        _list_below(root, name, label, files, skipped)
+        list_files(root, zip(_names_below(root, name), repeat(label)), files, skipped)
         if len(files) == before:
             raise DataError(
                 f"class {name!r} has no images (found in {root / name}: "
@@ -56,12 +57,9 @@ def read_flat_folder(
     """Return all pictures below the root, without labels."""
     files: list[ListedFile] = []
     skipped: list[BrokenFile] = []
-    _list_below(root, "", -1, files, skipped)
+    list_files(root, zip(_names_below(root, ""), repeat(-1)), files, skipped)
     if not files:
-        raise DataError(
-            f"no images below {root} (found: {found_in(root)}); "
-            f"choose a folder with files such as .jpg or .png"
-        )
+        raise _no_images(root)
     listing = Listing(root, tuple(files), (), tuple(skipped))
     return read_listing(listing, size=size, strict=strict, progress=progress)
 
@@ -74,6 +72,40 @@ def read_listing(
     if strict and image_set.broken:
         raise _broken(image_set.broken, listing.root)
     return image_set
+
+
+def pictures_below(root: Path) -> list[str]:
+    """Return the paths of all files below the root that end like pictures, in a stable order."""
+    paths = [str(root / name) for name in _names_below(root, "")]
+    if not paths:
+        raise _no_images(root)
+    return paths
+
+
+def list_files(
+    root: Path,
+    labelled: Iterable[tuple[str, int]],
+    files: list[ListedFile],
+    skipped: list[BrokenFile],
+) -> None:
+    """Append the named and labelled files, and those that are not there after all."""
+    for name, label in labelled:
+        status = status_of(root / name)
+        if isinstance(status, str):
+            skipped.append(BrokenFile(str(root / name), status))
+        else:
+            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
+
+
+def status_of(path: Path) -> os.stat_result | str:
+    """Return size and times of a file that can be opened, or why it is none."""
+    try:
+        status = path.stat()
+    except OSError as error:  # a link that leads nowhere, or to where we may not look
+        return (error.strerror or str(error)).lower()
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        return "not a regular file"
+    return status
 
 
 def class_folders(root: Path) -> tuple[str, ...]:
@@ -119,23 +151,6 @@ def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in ENDINGS  # noqa: PTH122, a Path each is slow
 
 
-def _list_below(
-    root: Path, start: str, label: int, files: list[ListedFile], skipped: list[BrokenFile]
-) -> None:
-    """Append the pictures below root/start, and those that are not there after all."""
-    for name in _names_below(root, start):
-        path = root / name
-        try:
-            status = path.stat()
-        except OSError as error:  # a link that leads nowhere, or to where we may not look
-            skipped.append(BrokenFile(str(path), (error.strerror or str(error)).lower()))
-            continue
-        if stat.S_ISREG(status.st_mode):
-            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
-        else:  # opening a pipe would wait for ever
-            skipped.append(BrokenFile(str(path), "not a regular file"))
-
-
 def _names_below(root: Path, start: str) -> Iterator[str]:
     """Yield the relative paths of files that end like pictures, in a stable order.
 
@@ -156,6 +171,13 @@ def _names_below(root: Path, start: str) -> Iterator[str]:
             elif _is_image(name):
                 yield name
         folders += reversed(below)
+
+
+def _no_images(root: Path) -> DataError:
+    return DataError(
+        f"no images below {root} (found: {found_in(root)}); "
+        f"choose a folder with files such as .jpg or .png"
+    )
 
 
 def _fitting_size(listing: Listing) -> int:

@@ -1,6 +1,5 @@
 """Image lists in OpenOOD's format: a path and a label per line."""
 
-import stat
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from oddone.data.arrays import numbered
 from oddone.data.cache import ListedFile, Listing
 from oddone.data.decode import Progress
-from oddone.data.folder import read_listing
+from oddone.data.folder import list_files, read_listing
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 
@@ -26,22 +25,13 @@ def read_imglist(
     The label -1 means none, as OpenOOD has it for images that are out of distribution.
     """
     root = path.parent if root is None else root
-    names, values = _parsed(path)
+    names, values = parse_imglist(path)
     labelled = values >= 0
     labels = np.full(len(values), -1, dtype=np.int64)
     labels[labelled], classes = numbered(values[labelled])
     files: list[ListedFile] = []
     skipped: list[BrokenFile] = []
-    for name, label in zip(names, labels.tolist(), strict=True):
-        try:
-            status = (root / name).stat()
-        except OSError as error:
-            skipped.append(BrokenFile(str(root / name), (error.strerror or str(error)).lower()))
-            continue
-        if stat.S_ISREG(status.st_mode):
-            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
-        else:
-            skipped.append(BrokenFile(str(root / name), "not a regular file"))
+    list_files(root, zip(names, labels.tolist(), strict=True), files, skipped)
     if not files:
         raise DataError(
             f"none of the {len(names)} files that {path} lists is below {root} "
@@ -52,7 +42,8 @@ def read_imglist(
     return read_listing(listing, size=size, strict=strict, progress=progress)
 
 
-def _parsed(path: Path) -> tuple[list[str], np.ndarray]:
+def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
+    """Return the names of the listed pictures, and the labels that stand beside them."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

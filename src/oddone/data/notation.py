@@ -1,6 +1,7 @@
 """The one notation that names data everywhere: `cifar10:PATH#test`, `folder:PATH`, `PATH`."""
 
 import difflib
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -40,13 +41,22 @@ class Request(NamedTuple):
 
     @property
     def path(self) -> Path:
-        return Path(self.place).expanduser()
+        return _path(self.place)
+
+    @property
+    def list_and_root(self) -> tuple[Path, Path]:
+        """Where the list of an imglist lies, and what its names are relative to."""
+        path, mark, root = self.place.rpartition("@")
+        if not mark or self.path.exists():  # a path may have an @ in it
+            return self.path, self.path.parent
+        return _path(path), _path(root)
 
 
 class Scheme(NamedTuple):
     """What a scheme reads, and what people are told about it."""
 
     read: Callable[[Request], ImageSet]
+    """Files are decoded in the size that is wanted; arrays come in their own."""
     notation: str
     description: str
     has_splits: bool = False
@@ -71,18 +81,9 @@ def load(
     By default arrays keep their own size and folders take the largest of 32, 64, 128 and 224
     that fits their pictures. With `strict`, a file that cannot be read is an error.
     """
-    if size is not None and size < 1:
-        raise SettingsError(f"size={size}: images need at least 1 pixel")
-    request = _parsed(source)._replace(size=size, strict=strict, progress=progress)
-    scheme = SCHEMES[request.scheme]
-    if request.split is not None and not _has_split(scheme, request):
-        raise DataError(
-            f"{source} names the split {request.split!r}, but {request.scheme}:{request.place} "
-            f"has no splits; leave out #{request.split}, or name another path"
-        )
-    if request.scheme not in EMBEDDED:
-        _check_exists(request)
-    return scheme.read(request)
+    check_size(size)
+    request = parse(source, guess_scheme)._replace(size=size, strict=strict, progress=progress)
+    return resized(SCHEMES[request.scheme].read(request), size, progress)
 
 
 def describe_sources() -> list[SourceDescription]:
@@ -91,16 +92,37 @@ def describe_sources() -> list[SourceDescription]:
     return [SourceDescription(s.notation, s.description) for s in SCHEMES.values()] + [plain]
 
 
-def _parsed(source: str) -> Request:
+def check_size(size: int | None) -> None:
+    """Raise a `SettingsError` for images without a pixel."""
+    if size is not None and size < 1:
+        raise SettingsError(f"size={size}: images need at least 1 pixel")
+
+
+def parse(source: str, guess: Callable[[Path], str]) -> Request:
+    """Return the source taken apart; of a path without a scheme that exists, guess the scheme."""
+    try:
+        request = _parsed(source, guess)
+        _check_split(source, request)
+    except OSError as error:  # a folder we may not enter, or a name that is too long
+        raise DataError(
+            f"cannot look at {source!r}: {error.strerror}; name a file or folder you may read"
+        ) from error
+    return request
+
+
+def _parsed(source: str, guess: Callable[[Path], str]) -> Request:
     place, split = _without_split(source)
     scheme, colon, rest = place.partition(":")
     if scheme in SCHEMES and (colon or scheme in EMBEDDED):
         if not rest and scheme not in EMBEDDED:
             raise DataError(f"{source!r} names no path; write {SCHEMES[scheme].notation}")
-        return Request(scheme, rest, split)
-    path = Path(place).expanduser()
+        request = Request(scheme, rest, split)
+        if scheme not in EMBEDDED:
+            _check_exists(request)
+        return request
+    path = _path(place)
     if path.exists():
-        return Request(_guessed(path), place, split)
+        return Request(guess(path), place, split)
     if colon and re.fullmatch(r"\w{2,}", scheme):  # one letter is a drive of Windows
         raise DataError(
             f"unknown scheme {scheme!r} in {source!r}; {_nearest(scheme) or _known_schemes()}"
@@ -109,12 +131,17 @@ def _parsed(source: str) -> Request:
     raise DataError(f"{place!r} does not exist; {nearest or 'name a file or folder that does'}")
 
 
+def _path(place: str) -> Path:
+    """Return the path; unlike Path.expanduser, for a ~ that is nobody's home too."""
+    return Path(os.path.expanduser(place))  # noqa: PTH111
+
+
 def _without_split(source: str) -> tuple[str, Split | None]:
     place, mark, split = source.rpartition("#")
     if mark and split in ("train", "test"):
         return place, cast("Split", split)
     places = (source, source.partition(":")[2])  # a path may have a # in it
-    if mark and not any(Path(place).expanduser().exists() for place in places if place):
+    if mark and not any(_path(place).exists() for place in places if place):
         raise DataError(f"{source!r} names the split {split!r}; write #train or #test")
     return source, None
 
@@ -128,13 +155,18 @@ def _known_schemes() -> str:
     return f"the schemes are {', '.join(SCHEMES)}"
 
 
-def _has_split(scheme: Scheme, request: Request) -> bool:
-    """Return whether it has; a single file of SVHN or idx is one split already."""
-    return scheme.has_splits and not (request.scheme in ("svhn", "idx") and request.path.is_file())
+def _check_split(source: str, request: Request) -> None:
+    """Raise a `DataError` for a split of what has none, as a single file of SVHN or idx."""
+    one_file = request.scheme in ("svhn", "idx") and request.path.is_file()
+    if request.split is not None and (one_file or not SCHEMES[request.scheme].has_splits):
+        raise DataError(
+            f"{source} names the split {request.split!r}, but {request.scheme}:{request.place} "
+            f"has no splits; leave out #{request.split}, or name another path"
+        )
 
 
 def _check_exists(request: Request) -> None:
-    path = _list_and_root(request)[0] if request.scheme == "imglist" else request.path
+    path = request.list_and_root[0] if request.scheme == "imglist" else request.path
     if not path.exists():
         raise DataError(f"{path} does not exist; check the path of {request.scheme}:")
     if request.scheme in ("folder", "flat") and not path.is_dir():
@@ -146,8 +178,9 @@ def _check_exists(request: Request) -> None:
 # --- Guessing ---------------------------------------------------------------------------------
 
 
-def _guessed(path: Path) -> str:
-    schemes = _guessed_of_folder(path) if path.is_dir() else _guessed_of_file(path)
+def guess_scheme(path: Path) -> str:
+    """Return the one scheme that the path can be read by."""
+    schemes = possible_schemes(path)
     if len(schemes) == 1:
         return schemes[0]
     if schemes:
@@ -163,6 +196,11 @@ def _guessed(path: Path) -> str:
     raise DataError(
         f"cannot tell what {path.name} is by its name; write SCHEME:{path} ({_known_schemes()})"
     )
+
+
+def possible_schemes(path: Path) -> list[str]:
+    """Return the schemes that the path looks like."""
+    return _guessed_of_folder(path) if path.is_dir() else _guessed_of_file(path)
 
 
 def _guessed_of_file(path: Path) -> list[str]:
@@ -194,14 +232,13 @@ def _official(read: Callable[[Path, Split], ImageSet]) -> Callable[[Request], Im
     """Return how to read a data set that comes in two official splits."""
 
     def read_split(request: Request) -> ImageSet:
-        native = read(request.path, request.split or "train")
-        return resized(native, request.size, request.progress)
+        return read(request.path, request.split or "train")
 
     return read_split
 
 
 def _read_arrays(request: Request) -> ImageSet:
-    return resized(read_arrays(request.path), request.size, request.progress)
+    return read_arrays(request.path)
 
 
 def _read_fashion(request: Request) -> ImageSet:
@@ -212,8 +249,7 @@ def _read_fashion(request: Request) -> ImageSet:
             f"unknown part {request.place!r} of fashion; "
             f"write fashion, fashion:known or fashion:unseen"
         )
-    native = read_fashion(request.place, request.split or "train")
-    return resized(native, request.size, request.progress)
+    return read_fashion(request.place, request.split or "train")
 
 
 def _read_digits(request: Request) -> ImageSet:
@@ -221,7 +257,7 @@ def _read_digits(request: Request) -> ImageSet:
 
     if request.place:
         raise DataError(f"digits come with scikit-learn; write digits, not digits:{request.place}")
-    return resized(read_digits(), request.size, request.progress)
+    return read_digits()
 
 
 def _read_folder(request: Request) -> ImageSet:
@@ -237,17 +273,10 @@ def _read_flat(request: Request) -> ImageSet:
 
 
 def _read_imglist(request: Request) -> ImageSet:
-    path, root = _list_and_root(request)
+    path, root = request.list_and_root
     return read_imglist(
         path, root, size=request.size, strict=request.strict, progress=request.progress
     )
-
-
-def _list_and_root(request: Request) -> tuple[Path, Path | None]:
-    path, mark, root = request.place.rpartition("@")
-    if not mark or request.path.exists():  # a path may have an @ in it
-        return request.path, None
-    return Path(path).expanduser(), Path(root).expanduser()
 
 
 SCHEMES = {

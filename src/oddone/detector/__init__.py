@@ -1,7 +1,7 @@
 """From a trained encoder to verdicts: fit, calibrate, judge, explain."""
 
 from oddone.detector.calibration import Calibration, Interval
-from oddone.detector.detector import Detector, Explanation
+from oddone.detector.detector import Detector, Explanation, Scored
 from oddone.detector.of_run import detector_of_run
 from oddone.detector.references import Neighbour, References
 from oddone.detector.view_encoder import Space, ViewEncoder
@@ -13,6 +13,7 @@ __all__ = [
     "Interval",
     "Neighbour",
     "References",
+    "Scored",
     "Space",
     "ViewEncoder",
     "detector_of_run",

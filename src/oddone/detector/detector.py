@@ -1,17 +1,19 @@
 """The detector: images in, verdicts out."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from oddone.data import ImageSet, load
 from oddone.data.decode import Progress
+from oddone.data.stream import Source
 from oddone.density import Gaussians, Moments, Shrinkage
 from oddone.detector.calibration import Calibration
 from oddone.detector.references import (
@@ -20,7 +22,7 @@ from oddone.detector.references import (
     as_thumbnail,
     choose_references,
 )
-from oddone.detector.view_encoder import Pixels, Space, ViewEncoder, batches_of
+from oddone.detector.view_encoder import Pixels, Space, ViewEncoder, as_tensor, batches_of
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import Fuse, PerView, Verdicts, decide, harmonic
 from oddone.training import TrainedNetwork
@@ -40,6 +42,22 @@ class Explanation(NamedTuple):
     """The share of normal images that are this odd or odder; None without a calibration."""
     distances: Float[Tensor, "views classes"]
     neighbours: tuple[Neighbour, ...]
+
+
+class Scored(NamedTuple):
+    """What is thought of a picture, or why nothing is."""
+
+    path: str
+    label: str | None
+    """The name of the nearest class, whether or not the picture is anomalous."""
+    score: float | None
+    p_value: float | None
+    """The share of normal images that are this odd or odder; None without a calibration."""
+    anomalous: bool | None
+    """None without a calibration."""
+    reason: str | None
+    """Why it cannot be read, in which case all other verdicts are None."""
+    neighbours: tuple[Neighbour, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +92,17 @@ class Detector:
         a batch at a time.
         """
         if views is not one_view and trained.settings.rotations != "task":
+            name = getattr(views, "__name__", "any other")
             warnings.warn(
                 f"the encoder was trained with rotations={trained.settings.rotations!r}, so it "
-                f"cannot tell turns apart and {views.__name__} will make it worse; use one_view, "
-                f"or train with rotations='task'",
+                f"cannot tell turns apart and views={name} will make it worse; use one_view, or "
+                f"train with rotations='task'",
                 SettingsWarning,
                 stacklevel=2,
             )
         source = _loaded(source, trained)
-        only = np.arange(len(source)) if only is None else only
+        _check_classes(source, trained)
+        only = _numbers(source, only)
         encoder = ViewEncoder(trained, views, space)
         moments, references = _one_pass(encoder, source, only, progress)
         gaussians = Gaussians.fit(moments, shrinkage, tied, _group_names(moments, trained.classes))
@@ -92,6 +112,22 @@ class Detector:
             fuse,
             references,
         )
+
+    def save(self, path: Path | str) -> None:
+        """Write the detector to one file, with all that is needed to judge images."""
+        from oddone.detector.artifact import save_detector  # noqa: PLC0415  (which imports this)
+
+        save_detector(path, self)
+
+    @staticmethod
+    def load(path: Path | str, *, body: nn.Module | None = None) -> "Detector":
+        """Return the detector in a file, on the CPU.
+
+        One whose encoder has a `body` of your own needs such a body again.
+        """
+        from oddone.detector.artifact import load_detector  # noqa: PLC0415  (which imports this)
+
+        return load_detector(path, body=body)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -130,7 +166,7 @@ class Detector:
         The source holds normal images that were not trained on; their labels do not matter.
         """
         source = _loaded(source, self.encoder.trained)
-        only = np.arange(len(source)) if only is None else only
+        only = _numbers(source, only)
         scores = [torch.empty(0)]
         for _, images in batches_of(source.images, only, self.encoder.images_at_once):
             scores.append(self(images).scores)
@@ -152,8 +188,6 @@ class Detector:
             encoded = self.encoder(batch)
             distances.append(self._measured(encoded.embeddings, encoded.poses))
             heads.append(encoded.heads)
-        if not distances:
-            return []
         per_view = torch.cat(distances, dim=1).cpu()
         verdicts = decide(self.fuse(per_view), self.threshold)
         p_values = (
@@ -174,6 +208,23 @@ class Detector:
             for image in range(len(near))
         ]
 
+    def score(
+        self,
+        source: Source,
+        *,
+        batch_size: int | None = None,
+        neighbours: int = 0,
+        progress: Progress | None = None,
+    ) -> Iterator[Scored]:
+        """Return the verdicts on pictures of any number, in order, as they are asked for.
+
+        The source is what `oddone.data.load` takes, a folder or file of pictures, or several.
+        Pictures are read and resized on the way; one that cannot be read comes with its reason.
+        """
+        from oddone.detector.scoring import score  # noqa: PLC0415  (which imports this)
+
+        return score(self, source, batch_size, neighbours, progress)
+
     def _distances(self, images: Pixels | np.ndarray) -> PerView:
         """Return the distance of every view of every image to every class."""
         parts = []
@@ -183,8 +234,8 @@ class Detector:
         return torch.cat(parts, dim=1).cpu()
 
     def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
-        if isinstance(images, np.ndarray):
-            images = torch.from_numpy(np.ascontiguousarray(images))
+        images = as_tensor(images)
+        self.encoder.check(images)
         batches: tuple[Tensor, ...] = images.split(self.encoder.images_at_once)
         return batches  # one empty batch where there are no images
 
@@ -196,13 +247,40 @@ class Detector:
         n_poses = len(self.gaussians.mean) // len(self.classes)
         rows = embeddings.flatten(0, 1)
         distances = self.gaussians.pose_distances(rows, poses.repeat_interleave(images), n_poses)
-        return distances.reshape(views, images, -1)
+        return distances.reshape(views, images, len(self.classes))
 
 
 def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
     if isinstance(source, str):
         return load(source, size=trained.image_size)
     return source
+
+
+def _check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
+    if source.classes != trained.classes:
+        raise DataError(
+            f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "
+            f"on {_listed(trained.classes)}; fit on the images it was trained on"
+        )
+
+
+def _listed(classes: tuple[str, ...]) -> str:
+    shown = ", ".join(classes[:5]) or "none"
+    return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown
+
+
+def _numbers(source: ImageSet, only: Int[np.ndarray, " some"] | None) -> Int[np.ndarray, " some"]:
+    """Return the numbers of the images that are meant, which by default are all."""
+    if only is None:
+        return np.arange(len(source))
+    if not np.issubdtype(only.dtype, np.integer):
+        raise SettingsError(f"only holds {only.dtype}; pass the numbers of the images to use")
+    outside = only[(only < 0) | (only >= len(source))]
+    if len(outside) > 0:
+        raise SettingsError(
+            f"only holds {outside[0]}, and the {len(source)} images are numbered from 0"
+        )
+    return only
 
 
 def _one_pass(
@@ -215,11 +293,12 @@ def _one_pass(
     classes = len(encoder.trained.classes)
     labels = source.labels[only]
     _check_labels(labels, classes)
-    chosen = only[choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)]
+    chosen = choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)
     moments: Moments | None = None
     heads = []
     for start in range(0, len(only), IMAGES_PER_MOMENTS):
         part = only[start : start + IMAGES_PER_MOMENTS]
+        remembered = chosen[(chosen >= start) & (chosen < start + len(part))] - start
         encoded = [
             encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
         ]
@@ -230,24 +309,26 @@ def _one_pass(
             classes,
         )
         moments = here if moments is None else moments + here
-        heads.append(torch.cat([batch.heads for batch in encoded])[np.isin(part, chosen)])
+        heads.append(torch.cat([batch.heads for batch in encoded])[remembered])
         if progress is not None:
             progress(start + len(part), len(only), "fitting")
     assert moments is not None  # noqa: S101  (there is at least one image)
     return moments, References(
         torch.cat(heads).half().cpu(),
-        torch.from_numpy(source.labels[chosen]),
-        tuple(source.paths[number] for number in chosen),
-        tuple(as_thumbnail(source.images[number]) for number in chosen),
+        torch.from_numpy(labels[chosen]),
+        tuple(source.paths[number] for number in only[chosen]),
+        tuple(as_thumbnail(source.images[number]) for number in only[chosen]),
     )
 
 
 def _check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
+    if len(labels) == 0:
+        raise DataError("0 images are too few to fit on; give at least 2 of each class")
     strange = int(((labels < 0) | (labels >= classes)).sum())
-    if len(labels) == 0 or strange > 0:
+    if strange > 0:
         raise DataError(
             f"{strange} of {len(labels)} images have no label of the {classes} classes that the "
-            f"encoder was trained on; fit on the images it was trained on"
+            f"encoder was trained on; fit on images with labels"
         )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float16, Int, Int64, UInt8
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
+from oddone.errors import ArtifactError, SettingsError
 from oddone.rng import stream
 
 THUMBNAIL_PIXELS = 64
@@ -44,19 +46,18 @@ class References:
         self, embeddings: Float[Tensor, "images dim"], count: int
     ) -> list[tuple[Neighbour, ...]]:
         """Return for each image its most similar references, the most similar first."""
+        if count < 0:
+            raise SettingsError(f"neighbours={count}: choose 0 or more")
         similarity = embeddings.float().cpu() @ self.embeddings.float().mT
-        best = similarity.topk(min(count, len(self)), dim=1)
+        best = similarity.clamp(-1, 1).topk(min(count, len(self)), dim=1)
         return [
             tuple(self._neighbour(index, cosine) for index, cosine in zip(*row, strict=True))
             for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
     def _neighbour(self, index: int, similarity: float) -> Neighbour:
-        with Image.open(io.BytesIO(self.thumbnails[index]), formats=("JPEG",)) as picture:
-            thumbnail = np.asarray(picture.convert("RGB"))
-        return Neighbour(
-            int(self.labels[index]), self.paths[index], min(similarity, 1.0), thumbnail
-        )
+        thumbnail = _pixels(self.thumbnails[index])
+        return Neighbour(int(self.labels[index]), self.paths[index], similarity, thumbnail)
 
 
 def choose_references(
@@ -80,3 +81,21 @@ def as_thumbnail(image: UInt8[np.ndarray, "3 height width"]) -> bytes:
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=JPEG_QUALITY)
     return file.getvalue()
+
+
+def _pixels(thumbnail: bytes) -> UInt8[np.ndarray, "height width 3"]:
+    """Return a thumbnail as an array; it may be a stranger's, and then anything at all."""
+    try:
+        # Image.open would look at the size itself, and of a gigantic picture merely warn.
+        with JpegImageFile(io.BytesIO(thumbnail)) as picture:
+            width, height = picture.size
+            if max(width, height) > THUMBNAIL_PIXELS:
+                raise ArtifactError(
+                    f"a thumbnail in the detector has {width} x {height} pixels, and more than "
+                    f"{THUMBNAIL_PIXELS} are not read; make the detector anew"
+                )
+            return np.asarray(picture.convert("RGB"))
+    except (SyntaxError, OSError) as error:
+        raise ArtifactError(
+            f"a thumbnail in the detector is no JPEG ({error}); make the detector anew"
+        ) from error

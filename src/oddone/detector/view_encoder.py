@@ -53,7 +53,7 @@ class ViewEncoder:
     @torch.no_grad()
     def __call__(self, images: Pixels) -> EncodedViews:
         """Return the embeddings of all views of a batch that is small enough for one pass."""
-        views = self.views(self._prepared(images))
+        views = self.views(self.prepared(images))
         rows = views.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
         features, heads = self.trained.network(rows)
         shape = views.images.shape[:2]
@@ -64,17 +64,10 @@ class ViewEncoder:
             normalize(heads.float(), dim=1).unflatten(0, shape)[0],
         )
 
-    def _prepared(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
+    def prepared(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
         """Return the images as floats from 0 to 1 on the network's device."""
-        size = self.trained.image_size
-        if images.ndim != 4 or images.shape[1:] != (3, size, size):
-            raise DataError(
-                f"images have shape {tuple(images.shape)}; this detector takes [images, 3, {size}, "
-                f"{size}], and detector.score(source) resizes what it reads"
-            )
-        if not images.is_floating_point():
-            if images.dtype != torch.uint8:
-                raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1")
+        self.check(images)
+        if images.dtype == torch.uint8:
             return images.to(self.device).float().div_(255)
         if len(images) > 0 and not (images.min() >= 0 and images.max() <= 1):
             raise DataError(
@@ -82,6 +75,27 @@ class ViewEncoder:
                 f"or uint8"
             )
         return images.to(self.device, torch.float32)
+
+    def check(self, images: Tensor) -> None:
+        """Raise a DataError unless these are images of the network's size, in bytes or floats."""
+        size = self.trained.image_size
+        if images.ndim != 4 or images.shape[1:] != (3, size, size):
+            raise DataError(
+                f"images have shape {tuple(images.shape)}; this detector takes [images, 3, {size}, "
+                f"{size}], and detector.score(source) resizes what it reads"
+            )
+        if not images.is_floating_point() and images.dtype != torch.uint8:
+            raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1")
+
+
+def as_tensor(images: Tensor | np.ndarray) -> Tensor:
+    """Return an array as a tensor, without a copy where torch can do without."""
+    if isinstance(images, Tensor):
+        return images
+    try:
+        return torch.from_numpy(np.require(images, requirements=("C", "W")))
+    except (TypeError, ValueError) as error:  # no numbers, or none that torch knows
+        raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1") from error
 
 
 def batches_of(

@@ -1,22 +1,29 @@
 """The finished encoder in one file: weights and JSON, nothing that could run."""
 
-import json
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from oddone import __version__
 from oddone.data import ImageSet
-from oddone.encoders import build_encoder
-from oddone.errors import DataError
+from oddone.encoders import Encoder, build_encoder, projection_head
+from oddone.errors import ArtifactError, SettingsError
 from oddone.training.files import write_tensors
 from oddone.training.objective import Network
-from oddone.training.settings import Training
+from oddone.training.settings import Model, Training
 from oddone.training.settings_file import as_tables, from_tables
+from oddone.training.tensor_file import TensorFile
 
 FORMAT = 1
+LARGEST_IMAGE_SIZE = 4096
+"""Pictures are resized to the size that a file names, so it must not be any number."""
+LARGEST_LAYER = 2**30
+"""The weights between two such layers are still as many as 64 bits can count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +39,10 @@ class TrainedNetwork:
 
 def save_network(path: Path, network: Network, settings: Training, source: ImageSet) -> None:
     """Write the network with its settings, its classes and its image size."""
-    about = {
-        "format": FORMAT,
-        "oddone": __version__,
-        "settings": as_tables(settings),
-        "classes": source.classes,
-        "image_size": source.images.shape[-1],
-        "data_fingerprint": source.fingerprint,
-    }
+    trained = TrainedNetwork(
+        network, settings, source.classes, source.images.shape[-1], source.fingerprint
+    )
+    about = {"format": FORMAT, "oddone": __version__, **described(trained)}
     write_tensors(path, network.state_dict(), about)
 
 
@@ -48,28 +51,101 @@ def load_network(path: Path, *, body: nn.Module | None = None) -> TrainedNetwork
 
     One that was trained with a `body` of your own needs such a body again.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, FileNotFoundError) as error:
-        raise DataError(f"{path} is not a finished encoder: {error}") from error
-    if json.loads(header.get("format", "0")) != FORMAT:
-        raise DataError(f"{path} is not an encoder that this version of oddone can read")
-    about = {name: json.loads(value) for name, value in header.items()}
-    settings = from_tables(Training, about["settings"], where=str(path))
-    encoder = build_encoder(
-        settings.model.encoder if body is None else body,
-        image_size=about["image_size"],
-        head_hidden=settings.model.head_hidden,
-        head_dim=settings.model.head_dim,
-    )
-    network = Network(encoder, max(1, len(about["classes"])), settings)
-    network.load_state_dict(tensors)
+    file = TensorFile.read(path)
+    if "kind" in file.header:
+        raise ArtifactError(
+            f"{path} is a {file.entry('kind', str)}, not an encoder; the encoder in it is "
+            f"Detector.load(path).encoder.trained"
+        )
+    if "settings" not in file.header or file.entry("format", int) != FORMAT:
+        raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
+    return rebuilt(file, file.tensors, body=body)
+
+
+def described(trained: TrainedNetwork) -> dict[str, Any]:
+    """Return what a file must say of a network, beside its weights, for `rebuilt` to read."""
+    return {
+        "settings": as_tables(trained.settings),
+        "classes": trained.classes,
+        "image_size": trained.image_size,
+        "data_fingerprint": trained.data_fingerprint,
+    }
+
+
+def rebuilt(
+    file: TensorFile, weights: Mapping[str, Tensor], *, body: nn.Module | None = None
+) -> TrainedNetwork:
+    """Return the network that a file describes, on the CPU.
+
+    It takes no memory until it is given the weights, and those must fit it. So no number in the
+    file can ask for more memory than the file itself.
+    """
+    settings = _settings(file)
+    classes = file.texts("classes")
+    image_size = file.entry("image_size", int)
+    if not 1 <= image_size <= LARGEST_IMAGE_SIZE:
+        raise file.inconsistent(f"image_size={image_size} is not in 1..{LARGEST_IMAGE_SIZE}")
+    encoder = _encoder(file, settings.model, image_size, body)
+    with torch.device("meta"):
+        network = Network(encoder, max(1, len(classes)), settings)
+    unfit = _unfit(network.state_dict(), weights)
+    if unfit:
+        into, hint = (
+            (f"the encoder {settings.model.encoder!r}", "; with a body of your own, pass body=")
+            if body is None
+            else (f"the body {type(body).__name__}", "; pass the body that was trained")
+        )
+        raise ArtifactError(
+            f"the weights in {file.path} do not fit {into} ({len(unfit)} differ, such as "
+            f"{unfit[0]!r}){hint}"
+        )
+    network.load_state_dict(weights, assign=True)
+    network.to("cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
     return TrainedNetwork(
-        network.eval(),
-        settings,
-        tuple(about["classes"]),
-        about["image_size"],
-        about["data_fingerprint"],
+        network.eval(), settings, classes, image_size, file.entry("data_fingerprint", str)
+    )
+
+
+def _settings(file: TensorFile) -> Training:
+    tables = file.entry("settings", dict)
+    try:
+        settings = from_tables(Training, tables, where="settings")
+    # Settings check values, not types; a value of a wrong type fails in that.
+    except (ValueError, TypeError, AttributeError) as error:
+        raise file.inconsistent(f"its settings are wrong ({error})") from error
+    model = settings.model
+    sizes = (model.head_hidden, model.head_dim)
+    if type(model.encoder) is not str or not all(
+        type(size) is int and size <= LARGEST_LAYER for size in sizes
+    ):
+        raise file.inconsistent(f"its settings are wrong ({model})")
+    return settings
+
+
+def _encoder(file: TensorFile, model: Model, image_size: int, body: nn.Module | None) -> Encoder:
+    """Return the encoder, without weights where the body is not the user's own."""
+    try:
+        with torch.device("meta") if body is None else nullcontext():
+            encoder = build_encoder(
+                model.encoder if body is None else body,
+                image_size=image_size,
+                head_hidden=1,
+                head_dim=1,
+            )
+        with torch.device("meta"):
+            head = projection_head(encoder.feature_dim, model.head_hidden, model.head_dim)
+    except SettingsError as error:
+        raise ArtifactError(f"the network in {file.path} cannot be rebuilt: {error}") from error
+    encoder.head = head.to(dtype=next(encoder.head.parameters()).dtype)
+    return encoder
+
+
+def _unfit(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of what the network expects and is not there as expected, or not at all."""
+    wanted, there = (
+        {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        for tensors in (expected, weights)
+    )
+    return sorted(
+        name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name)
     )

@@ -1,0 +1,113 @@
+"""A safetensors file as it is read: tensors and JSON about them, neither of which is trusted."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import Tensor
+
+from oddone.errors import ArtifactError
+
+Kind = TypeVar("Kind")
+
+# Where each tensor ends, counted from the end of the header.
+_ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """What a file holds. What is asked of it is there and of the right kind, or an error."""
+
+    path: Path
+    header: Mapping[str, str]
+    """JSON by name."""
+    tensors: Mapping[str, Tensor]
+
+    @staticmethod
+    def read(path: Path) -> "TensorFile":
+        """Return what a file holds, copied, so that the file may be replaced meanwhile."""
+        content = _content(path)
+        end = 8 + int.from_bytes(content[:8], "little")  # of the header, after its own length
+        if content[8:9] not in {b"", b"{"}:
+            raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
+        size = end + max(map(int, _ENDS.findall(content[8:end])), default=0)
+        if len(content) < size:
+            raise ArtifactError(
+                f"{path} is cut short: it has {len(content):,} bytes of {size:,}; copy it again"
+            )
+        try:
+            tensors = load(content)
+        # A dtype that safetensors knows and torch does not is a KeyError, an impossible shape a
+        # TypeError.
+        except (SafetensorError, KeyError, TypeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ArtifactError(f"{path} is damaged ({reason}); copy it again") from error
+        header = json.loads(content[8:end]).get("__metadata__") or {}
+        return TensorFile(path, header, tensors)
+
+    def entry(self, name: str, kind: type[Kind]) -> Kind:
+        """Return an entry of the header."""
+        try:
+            entry = json.loads(self.header.get(name, "null"))
+        except (ValueError, RecursionError) as error:
+            raise self.inconsistent(f"{name} is no JSON") from error
+        if type(entry) is not kind:  # and not isinstance: a bool is no number
+            raise self.inconsistent(f"{name} is {_brief(entry)}, not a JSON {kind.__name__}")
+        return entry
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return an entry of the header that is a list of strings."""
+        entry = self.entry(name, list)
+        if not all(isinstance(text, str) for text in entry):
+            raise self.inconsistent(f"{name} holds more than strings")
+        return tuple(entry)
+
+    def tensor(self, name: str, dtype: torch.dtype, *shape: int | None) -> Tensor:
+        """Return a tensor of this dtype and shape, in which None stands for any size."""
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            raise self.inconsistent(f"there is no {name}")
+        sizes = list(tensor.shape)
+        fits = len(sizes) == len(shape) and all(
+            wanted in {None, size} for wanted, size in zip(shape, sizes, strict=True)
+        )
+        if tensor.dtype != dtype or not fits:
+            wish = ["any" if size is None else size for size in shape]
+            raise self.inconsistent(
+                f"{name} is {tensor.dtype} {sizes}, not {dtype} [{', '.join(map(str, wish))}]"
+            )
+        return tensor
+
+    def below(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with this, without it."""
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in self.tensors.items()
+            if name.startswith(prefix)
+        }
+
+    def inconsistent(self, reason: str) -> ArtifactError:
+        """Return the error that says what does not fit together."""
+        return ArtifactError(f"{self.path} contradicts itself: {reason}; make it anew")
+
+
+def _content(path: Path) -> bytes:
+    if path.is_dir():
+        raise ArtifactError(f"{path} is a directory; name the file in it")
+    if not path.exists():
+        raise ArtifactError(f"{path} does not exist")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _brief(entry: object) -> str:
+    text = json.dumps(entry)
+    return "missing" if entry is None else text if len(text) <= 40 else f"{text[:37]}..."

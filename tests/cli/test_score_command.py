@@ -1,0 +1,320 @@
+"""`oddone score` as a user runs it."""
+
+import csv
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from conftest import Run
+from oddone.cli.terminal import printable
+from oddone.detector import Detector
+from runs import tiny_source
+
+COLUMNS = ["path", "label", "score", "p_value", "anomalous", "reason"]
+STEERING = "z [bold]\x1b[31m\n.png"  # markup, an escape sequence and a line break
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with four images of the classes, one of noise, and two broken files."""
+    root = tmp_path / "folder"
+    root.mkdir()
+    source = tiny_source(images=192)
+    for i in range(4):
+        Image.fromarray(source.images[i].transpose(1, 2, 0)).save(root / f"{i}.png")
+    (root / "cut.png").write_bytes((root / "0.png").read_bytes()[:60])
+    (root / "text.png").write_text("no picture")
+    noise = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(root / STEERING)
+    return root
+
+
+@pytest.fixture
+def detector(detector_file: Path) -> Detector:
+    return Detector.load(detector_file)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of any format, their values as CSV has them."""
+    if path.suffix == ".csv":
+        return rows_of(path.read_text())
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    else:
+        rows = pq.read_table(path).to_pylist()
+    return [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in rows
+    ]
+
+
+def test_a_pipe_gets_csv_that_agrees_with_the_detector(
+    run_oddone: Run, detector_file: Path, detector: Detector, folder: Path
+) -> None:
+    code, printed, complained = run_oddone("score", str(detector_file), str(folder))
+    rows, expected = rows_of(printed), list(detector.score(folder))
+    assert code == 0
+    assert list(rows[0]) == COLUMNS
+    names = ["0.png", "1.png", "2.png", "3.png", "cut.png", "text.png", STEERING]
+    assert [row["path"] for row in rows] == [str(folder / name) for name in names]
+    for row, scored in zip(rows, expected, strict=True):
+        assert row["label"] == (scored.label or "")
+        assert row["reason"] == (scored.reason or "")
+        assert row["anomalous"] == ("" if scored.anomalous is None else str(scored.anomalous))
+        if scored.score is not None:
+            pixels = np.asarray(Image.open(row["path"])).transpose(2, 0, 1)
+            assert float(row["score"]) == pytest.approx(scored.score, abs=1e-5)
+            assert float(row["score"]) == pytest.approx(
+                detector(pixels[None]).scores.item(), abs=1e-5
+            )
+    assert [row["anomalous"] for row in rows[4:]] == ["", "", "True"]
+    assert [row["reason"] for row in rows[4:6]] == ["truncated", "not an image of a known format"]
+    assert float(rows[-1]["p_value"]) == pytest.approx(1 / 97)
+    assert "7 images in" in complained
+    anomalous = sum(row["anomalous"] == "True" for row in rows)
+    verdicts = f"{anomalous} anomalous (score above {detector.threshold:.4g}), 2 unreadable"
+    assert verdicts in complained
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_every_format_holds_the_same_rows(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path, ending: str
+) -> None:
+    _, printed, _ = run_oddone("score", str(detector_file), str(folder))
+    out = tmp_path / f"scores{ending}"
+    out.write_text("what was there before")
+    code, nothing, complained = run_oddone(
+        "score", str(detector_file), str(folder), "--out", str(out)
+    )
+    assert (code, nothing) == (0, "")
+    assert f"2 unreadable; the rows are in {out}" in complained
+    assert read(out) == rows_of(printed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", out.name]
+
+
+def test_parquet_has_types_and_row_groups(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oddone.cli.score.ROWS_PER_GROUP", 3)
+    out = tmp_path / "scores.parquet"
+    run_oddone("score", str(detector_file), str(folder), "--out", str(out))
+    types = ["string", "string", "double", "double", "bool", "string"]
+    assert [str(column.type) for column in pq.read_schema(out)] == types
+    assert pq.read_metadata(out).num_row_groups == 3
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_explaining_adds_three_neighbours(
+    run_oddone: Run,
+    detector_file: Path,
+    detector: Detector,
+    folder: Path,
+    tmp_path: Path,
+    ending: str,
+) -> None:
+    out = tmp_path / f"scores{ending}"
+    run_oddone("score", str(detector_file), str(folder), "--explain", "--out", str(out))
+    near = next(detector.score(folder, neighbours=3)).neighbours
+    first, broken = read(out)[0], read(out)[4]
+    if ending == ".jsonl":
+        first, broken = (json.loads(out.read_text().splitlines()[i]) for i in (0, 4))
+        assert [each["path"] for each in first["neighbours"]] == [each.path for each in near]
+        assert first["neighbours"][0]["label"] == "class 0"
+        assert broken["neighbours"] == []
+    else:
+        assert len(first) == len(COLUMNS) + 9
+        assert [first[f"neighbour_{i}_path"] for i in (1, 2, 3)] == [each.path for each in near]
+        assert first["neighbour_1_label"] == "class 0"
+        assert float(first["neighbour_3_similarity"]) == pytest.approx(near[2].similarity, abs=1e-5)
+        assert broken["neighbour_1_path"] == ""
+
+
+def test_pictures_folders_and_data_sets_can_be_mixed(
+    run_oddone: Run, detector_file: Path, folder: Path
+) -> None:
+    sources = [str(folder / "3.png"), str(folder), "fashion:unseen#test"]
+    _, printed, _ = run_oddone("score", str(detector_file), *sources)
+    paths = [row["path"] for row in rows_of(printed)]
+    assert paths[:2] == [str(folder / "3.png"), str(folder / "0.png")]
+    assert paths[-1] == "fashion:unseen#test[399]"
+
+
+def test_a_detector_without_a_threshold_says_so_once(
+    run_oddone: Run, uncalibrated_file: Path, folder: Path
+) -> None:
+    code, printed, complained = run_oddone("score", str(uncalibrated_file), str(folder))
+    assert code == 0
+    assert {row["anomalous"] for row in rows_of(printed)} == {""}
+    assert complained.count("nothing is called anomalous") == 1
+    assert f"oddone calibrate {uncalibrated_file} SOURCE" in complained
+    assert "images/s): 2 unreadable" in complained
+
+
+# --- The terminal -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal(run_oddone: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs the command line as if its output were a terminal."""
+    monkeypatch.setenv("TERM", "dumb")  # no colours
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        return run_oddone(*words)
+
+    return run
+
+
+def test_a_terminal_gets_a_table(
+    terminal: Run, detector_file: Path, detector: Detector, folder: Path
+) -> None:
+    _, printed, _ = terminal("score", str(detector_file), str(folder))
+    lines = printed.splitlines()
+    assert lines[0].split() == ["verdict", "label", "score", "p-value", "image"]
+    first = next(detector.score(folder))
+    verdict = "anomalous" if first.anomalous else "normal"
+    assert lines[1].startswith(f"{verdict:<10}  {first.label}  {first.score:>8.4g}")
+    assert lines[5].split() == ["unreadable", str(folder / "cut.png"), "truncated"]
+    assert lines[7].startswith("anomalous")
+    assert "1 in 97" in lines[7]
+
+
+def test_a_name_cannot_steer_the_terminal(terminal: Run, detector_file: Path, folder: Path) -> None:
+    _, printed, _ = terminal("score", str(detector_file), str(folder / STEERING))
+    assert "z [bold]\\x1b[31m\\n.png" in printed
+    assert "\x1b" not in printed
+
+
+def test_a_terminal_shows_neighbours_below_their_image(
+    terminal: Run, detector_file: Path, folder: Path
+) -> None:
+    _, printed, _ = terminal("score", str(detector_file), str(folder / "0.png"), "--explain")
+    similar = printed.splitlines()[2:]
+    assert len(similar) == 3
+    assert all(" like class 0: tiny[" in line for line in similar)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain [red] \N{SNOWMAN}", "plain [red] \N{SNOWMAN}"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("gpj.\N{RIGHT-TO-LEFT OVERRIDE}exe", "gpj.\\u202eexe"),
+        ("\udcff.png", "\\udcff.png"),
+    ],
+)
+def test_what_steers_a_terminal_is_written_out(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+# --- Names and pipes --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_a_name_need_not_be_unicode(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path, ending: str
+) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (folder / "0.png").rename(os.fsdecode(os.fsencode(bare) + b"/\xff.png"))
+    out = tmp_path / f"scores{ending}"
+    assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
+    expected = {
+        ".csv": b"bare/\xff.png,class 0,",
+        ".jsonl": b'bare/\\udcff.png", "label"',
+        ".parquet": b"bare/\\udcff.png",
+    }
+    assert expected[ending] in out.read_bytes()
+
+
+@pytest.mark.parametrize("buffering", ["of each line", "to the end"])
+def test_a_reader_may_leave_early(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    buffering: str,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1 if buffering == "of each line" else -1) as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        code, _, complained = run_oddone("score", str(detector_file), str(folder))
+    assert (code, complained) == (0, "")
+
+
+# --- Mistakes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "say what to score: oddone score DETECTOR SOURCE"),
+        (["no/such"], "'no/such' does not exist"),
+        (["{folder}", "--out", "scores.xlsx"], "let the name end in .csv, .jsonl, .parquet"),
+        (["{folder}", "--out", "no/such.csv"], "no/such.csv: name a file in a folder that exists"),
+        (["{empty}"], "no images below .*empty (found: nothing)"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    run_oddone: Run, detector_file: Path, folder: Path, words: list[str], message: str
+) -> None:
+    empty = folder / "empty"
+    empty.mkdir()
+    filled = [word.format(folder=folder, empty=empty) for word in words]
+    code, printed, complained = run_oddone("score", str(detector_file), *filled)
+    assert (code, printed) == (2, "")
+    assert message.replace(".*", str(folder) + "/") in complained
+    assert complained.count("\n") == 1
+
+
+def test_a_file_that_is_no_detector_is_an_error(run_oddone: Run, folder: Path) -> None:
+    code, _, complained = run_oddone("score", str(folder / "0.png"), str(folder))
+    assert code == 2
+    assert "0.png" in complained
+
+
+def test_parquet_without_its_package_says_what_to_install(
+    run_oddone: Run, detector_file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    out = folder / "scores.parquet"
+    code, _, complained = run_oddone("score", str(detector_file), str(folder), "--out", str(out))
+    assert code == 2
+    assert "pip install 'oddone[parquet]'" in complained
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_what_is_not_complete_does_not_take_the_name(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("oddone.cli.score._row", full)
+    out = tmp_path / f"scores{ending}"
+    code, _, complained = run_oddone("score", str(detector_file), str(folder), "--out", str(out))
+    assert code == 2
+    assert f"{out} cannot be written: No space left on device" in complained
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

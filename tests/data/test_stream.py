@@ -1,0 +1,238 @@
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pictures import bomb_png, encoded, make_folder, noise
+from PIL import Image
+
+from oddone.data import ImageSet, Picture, load, stream
+from oddone.data.arrays import image_set
+from oddone.data.decode import BATCH, decode
+from oddone.errors import DataError, SettingsError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """Return a folder of pictures of all sorts, and of files that only end like pictures."""
+    root = tmp_path / "odd"
+    (root / "sub").mkdir(parents=True)
+    whole = encoded(noise(), "PNG")
+    deep = Image.fromarray(np.full((20, 20), 65535, dtype=np.uint16))
+    files = {
+        "\N{SNOWMAN} [red]\x1b[31m.png": whole,
+        "1 grey.png": encoded(noise().convert("L"), "PNG"),
+        "2 deep.png": encoded(deep, "PNG"),
+        "3 cmyk.jpg": encoded(noise().convert("CMYK"), "JPEG"),
+        "bomb.png": bomb_png(),
+        "cut.png": whole[: len(whole) // 2],
+        "empty.png": b"",
+        "notes.txt": b"no picture, and does not say so",
+        "text.png": b"no picture",
+        "sub/last.png": whole,
+    }
+    for name, content in files.items():
+        (root / name).write_bytes(content)
+    (root / "gone.png").symlink_to(root / "nowhere.png")
+    os.mkfifo(root / "pipe.png")
+    return root
+
+
+REASONS = {
+    "1 grey.png": None,
+    "2 deep.png": None,
+    "3 cmyk.jpg": None,
+    "bomb.png": "12000 x 90000 pixels is too large",
+    "cut.png": "truncated",
+    "empty.png": "empty file",
+    "gone.png": "no such file or directory",
+    "pipe.png": "not a regular file",
+    "text.png": "not an image of a known format",
+    "\N{SNOWMAN} [red]\x1b[31m.png": None,
+    "sub/last.png": None,
+}
+
+
+def test_a_folder_comes_in_order_with_what_is_broken_in_its_place(odd: Path, cache: Path) -> None:
+    pictures = list(stream(str(odd), size=16))
+    assert [picture.path for picture in pictures] == [str(odd / name) for name in REASONS]
+    assert [picture.reason for picture in pictures] == list(REASONS.values())
+    for picture in pictures:
+        assert (picture.image is None) == (picture.reason is not None)
+        if picture.image is not None:
+            assert np.array_equal(picture.image, decode(Path(picture.path), 16))
+    assert not cache.exists()  # seen once, so not kept
+
+
+@pytest.mark.parametrize("named", [str, "folder:{}".format, "flat:{}".format, Path])
+def test_the_classes_of_a_folder_do_not_matter(
+    tmp_path: Path, named: Callable[[Path], str | Path]
+) -> None:
+    root = make_folder(tmp_path / "set", {"cat": 1, "dog": 2})
+    noise().save(root / "loose.png")
+    names = ["loose.png", "cat/0.png", "dog/0.png", "dog/1.png"]
+    assert [picture.path for picture in stream(named(root), size=8)] == [
+        str(root / name) for name in names
+    ]
+
+
+def test_files_folders_and_data_sets_follow_each_other(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "set", {"cat": 2, "dog": 1})
+    (root / "list.txt").write_text("dog/0.png 0\ngone.png 1\n")
+    np.savez(tmp_path / "two.npz", images=np.zeros((2, 5, 4), dtype=np.uint8))
+    (tmp_path / "without ending").write_bytes(encoded(noise(), "PNG"))
+    sources = [
+        root / "dog" / "0.png",
+        tmp_path / "without ending",
+        f"folder:{root}",
+        f"arrays:{tmp_path / 'two.npz'}",
+        f"imglist:{root / 'list.txt'}",
+        str(tmp_path / "two.npz"),
+    ]
+    pictures = list(stream(sources, size=8))
+    assert [picture.path.removeprefix(f"{tmp_path}/") for picture in pictures] == [
+        "set/dog/0.png",
+        "without ending",
+        "set/cat/0.png",
+        "set/cat/1.png",
+        "set/dog/0.png",
+        *[f"arrays:{tmp_path}/two.npz[{i}]" for i in range(2)],
+        "set/dog/0.png",
+        "set/gone.png",
+        *[f"arrays:{tmp_path}/two.npz[{i}]" for i in range(2)],
+    ]
+    assert [picture.reason for picture in pictures if picture.reason] == [
+        "no such file or directory"
+    ]
+
+
+def test_an_array_comes_as_load_reads_it(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (600, 9, 12, 3), dtype=np.uint8)
+    np.savez(tmp_path / "set.npz", images=pixels)
+    loaded = load(str(tmp_path / "set.npz"), size=8)
+    streamed = list(stream(str(tmp_path / "set.npz"), size=8))
+    assert [picture.path for picture in streamed] == list(loaded.paths)
+    assert np.array_equal(np.stack([picture.image for picture in streamed]), loaded.images)
+
+
+def test_a_split_of_a_data_set_can_be_streamed() -> None:
+    first = next(stream("fashion:unseen#test", size=28))
+    expected = load("fashion:unseen#test")
+    assert first.path == expected.paths[0]
+    assert np.array_equal(first.image, expected.images[0])
+
+
+@pytest.mark.parametrize("size", [8, 10])
+def test_images_in_memory_are_resized_where_they_must_be(size: int) -> None:
+    images = np.full((3, 3, 8, 8), 7, dtype=np.uint8)
+    pictures = list(stream(image_set(images, None, (), "mine"), size=size))
+    expected = np.full((3, size, size), 7)
+    assert [picture.path for picture in pictures] == ["mine[0]", "mine[1]", "mine[2]"]
+    assert all(np.array_equal(picture.image, expected) for picture in pictures)
+
+
+def many(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    content = encoded(noise(width=8, height=8), "PNG")
+    for i in range(count):
+        (folder / f"{i:04}.png").write_bytes(content)
+    return folder
+
+
+def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[Path] = []
+
+    def counted(path: Path, size: int) -> np.ndarray:
+        decoded.append(path)
+        return decode(path, size)
+
+    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
+    pictures = stream(many(tmp_path / "many", 300), size=8)
+    next(pictures)
+    deadline = time.monotonic() + 10
+    while len(decoded) < 4 * BATCH and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(decoded) >= 4 * BATCH
+    for consumed, _ in enumerate(pictures, start=2):
+        assert len(decoded) - consumed < 8 * BATCH
+    assert len(decoded) == 300
+
+
+def test_who_stops_early_waits_for_nothing(tmp_path: Path) -> None:
+    filters = list(warnings.filters)
+    pictures = stream(many(tmp_path / "many", 100), size=8)
+    next(pictures)
+    pictures.close()  # type: ignore[attr-defined]
+    assert warnings.filters == filters
+
+
+@pytest.mark.parametrize("kind", ["files", "arrays"])
+def test_progress_counts_what_was_consumed(tmp_path: Path, kind: str) -> None:
+    source: Path | ImageSet = many(tmp_path / "many", 300)
+    if kind == "arrays":
+        source = image_set(np.zeros((300, 3, 4, 4), dtype=np.uint8), None, (), "mine")
+    told: list[tuple[int, int, str]] = []
+    for consumed, _ in enumerate(stream(source, size=4, progress=lambda *now: told.append(now))):
+        assert not told or told[-1][0] <= consumed
+    assert len(told) > 1
+    assert told[-1] == (300, 300, "images")
+
+
+# --- Mistakes ---------------------------------------------------------------------------------
+
+
+def test_a_missing_path_is_an_error_before_anything_is_read(odd: Path) -> None:
+    with pytest.raises(DataError, match="'no/such' does not exist; name a file or folder"):
+        stream([odd, "no/such"], size=8)
+    with pytest.raises(DataError, match="path does not exist; check the path of flat:"):
+        stream("flat:no/such/path", size=8)
+
+
+def test_a_folder_without_pictures_is_an_error(odd: Path) -> None:
+    (odd / "none").mkdir()
+    (odd / "none" / "notes.txt").touch()
+    with pytest.raises(DataError, match=r"no images below .*none \(found: notes.txt\)"):
+        stream([odd, odd / "none"], size=8)
+
+
+def test_a_folder_of_two_data_sets_is_an_error(tmp_path: Path) -> None:
+    for name in ("train_32x32.mat", "train-images-idx3-ubyte"):
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match=r"several ways; write svhn:.* or idx:"):
+        stream(tmp_path, size=8)
+
+
+def test_a_split_of_a_folder_is_an_error(odd: Path) -> None:
+    with pytest.raises(DataError, match="has no splits"):
+        stream(f"{odd}#test", size=8)
+
+
+def test_a_name_that_no_system_takes_is_an_error() -> None:
+    with pytest.raises(DataError, match="cannot look at 'x+': .*; name a file or folder"):
+        stream("x" * 5000, size=8)
+
+
+def test_a_tilde_may_begin_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    noise().save(tmp_path / "~kept.png")
+    assert [picture.path for picture in stream("~kept.png", size=8)] == ["~kept.png"]
+
+
+def test_a_size_below_one_is_an_error() -> None:
+    with pytest.raises(SettingsError, match="size=0"):
+        stream("fashion", size=0)
+
+
+def test_no_sources_are_no_pictures() -> None:
+    nothing: list[Picture] = list(stream([], size=8))
+    assert nothing == []

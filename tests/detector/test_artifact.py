@@ -1,0 +1,469 @@
+import json
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from detectors import HELD_OUT
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from oddone import __version__
+from oddone.data import ImageSet
+from oddone.detector import Detector, Explanation, Space
+from oddone.detector.artifact import FORMAT, _digest
+from oddone.errors import ArtifactError, SettingsError
+from oddone.fusion import FUSIONS, harmonic, nearest
+from oddone.training import RunDirectory, TrainedNetwork, load_network
+from oddone.training.loop import build_network
+from oddone.transforms import MakeViews, Views, eight_turns, four_turns, one_view
+from runs import tiny_settings
+
+Header = dict[str, Any]
+Tensors = dict[str, Tensor]
+
+
+@pytest.fixture(scope="session")
+def file(detector: Detector, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of the detector, with a provenance."""
+    path = tmp_path_factory.mktemp("saved") / "detector.oddone"
+    replace(detector, provenance={"command": "oddone train tiny", "steps": [6, 1.5]}).save(path)
+    return path
+
+
+def assert_same_verdicts(one: Detector, other: Detector, images: np.ndarray) -> None:
+    for ours, theirs in zip(one(images), other(images), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def assert_same_explanations(ours: list[Explanation], theirs: list[Explanation]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        assert one[:4] == other[:4]
+        assert torch.equal(one.distances, other.distances)
+        for near, its_copy in zip(one.neighbours, other.neighbours, strict=True):
+            assert near[:3] == its_copy[:3]
+            assert np.array_equal(near.thumbnail, its_copy.thumbnail)
+
+
+def header_of(path: Path) -> Header:
+    """Return the header of a file, by safetensors' own reader."""
+    with safe_open(path, framework="pt") as content:
+        return {name: json.loads(entry) for name, entry in content.metadata().items()}
+
+
+def test_a_detector_comes_back_as_it_was(detector: Detector, file: Path, source: ImageSet) -> None:
+    loaded = Detector.load(file)
+    assert_same_verdicts(loaded, detector, source.images)
+    images = source.images[[0, 70, 90]]
+    assert_same_explanations(loaded.explain(images), detector.explain(images))
+    assert loaded.calibration is not None
+    assert detector.calibration is not None
+    assert torch.equal(loaded.calibration.scores, detector.calibration.scores)
+    assert loaded.calibration.false_alarms == 0.1
+    assert loaded.threshold == detector.threshold
+    assert loaded.provenance == {"command": "oddone train tiny", "steps": [6, 1.5]}
+    assert loaded.references.paths == detector.references.paths
+    ours, theirs = loaded.encoder.trained, detector.encoder.trained
+    assert ours.settings == theirs.settings
+    assert ours.classes == ("class 0", "class 1", "class 2")
+    assert (ours.image_size, ours.data_fingerprint) == (16, "tiny0")
+    assert not ours.network.training
+    convolution = ours.network.encoder.body.stem[0].weight
+    assert convolution.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("views", "space", "fuse"),
+    [(one_view, "head", "average"), (four_turns, "features", "nearest")],
+)
+def test_every_choice_comes_back(
+    trained: TrainedNetwork,
+    source: ImageSet,
+    tmp_path: Path,
+    views: MakeViews,
+    space: Space,
+    fuse: str,
+) -> None:
+    detector = Detector.fit(
+        trained, source, views=views, space=space, fuse=FUSIONS[fuse], tied=space == "features"
+    )
+    detector.save(tmp_path / "a.oddone")
+    loaded = Detector.load(str(tmp_path / "a.oddone"))
+    assert_same_verdicts(loaded, detector, source.images)
+    assert loaded.encoder.views is views
+    assert loaded.fuse is FUSIONS[fuse]
+    assert loaded.calibration is None
+    assert loaded.provenance == {}
+
+
+def test_a_network_with_classifiers_comes_back(source: ImageSet, tmp_path: Path) -> None:
+    detector = Detector.fit(untrained(source, objective="cross-entropy"), source, space="features")
+    detector.save(tmp_path / "a.oddone")
+    loaded = Detector.load(tmp_path / "a.oddone").encoder.trained.network
+    assert loaded.classifier is not None
+    assert torch.equal(loaded.classifier.weight, detector.encoder.trained.network.classifier.weight)
+
+
+def test_a_loaded_detector_is_calibrated_and_saved_like_any_other(
+    file: Path, source: ImageSet, tmp_path: Path
+) -> None:
+    loaded = Detector.load(file)
+    loaded.save(tmp_path / "again.oddone")
+    assert header_of(tmp_path / "again.oddone") == header_of(file)  # the digest among all else
+    path = tmp_path / "detector.oddone"
+    path.write_bytes(file.read_bytes())
+    stricter = Detector.load(path).calibrate(source, false_alarms=0.3, only=HELD_OUT)
+    stricter.save(path)
+    assert Detector.load(path).threshold == stricter.threshold < loaded.threshold
+
+
+def test_the_file_says_what_it_is_and_anyone_can_read_it(file: Path) -> None:
+    about = header_of(file)
+    assert (about["kind"], about["format"], about["oddone"]) == ("detector", FORMAT, __version__)
+    assert about["classes"] == ["class 0", "class 1", "class 2"]
+    assert about["settings"]["model"]["encoder"] == "resnet10-w16"
+    assert (about["views"], about["space"], about["fuse"]) == ("eight_turns", "head", "harmonic")
+    with safe_open(file, framework="pt") as content:
+        assert {"gaussians.mean", "references.labels", "calibration.scores"} < set(content.keys())
+
+
+# Saving
+
+
+def own_views(images: Tensor) -> Views:
+    return eight_turns(images)
+
+
+def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(
+    detector: Detector, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.oddone"
+    with pytest.raises(SettingsError, match="fuse=<lambda> is .* your own.* average, nearest"):
+        replace(detector, fuse=lambda distances: distances.amax(dim=0)).save(path)
+    encoder = replace(detector.encoder, views=own_views)
+    with pytest.raises(SettingsError, match="views=own_views is .*choose one of one_view, four"):
+        replace(detector, encoder=encoder).save(path)
+    with pytest.raises(SettingsError, match="provenance cannot be written as JSON.*PosixPath"):
+        replace(detector, provenance={"source": Path()}).save(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(detector: Detector, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"none/a.oddone cannot be written: No such file"):
+        detector.save(tmp_path / "none" / "a.oddone")
+
+
+def test_a_full_disk_leaves_the_old_file(
+    detector: Detector, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.oddone"
+    path.write_bytes(file.read_bytes())
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match="a.oddone cannot be written: No space left"):
+        replace(detector, fuse=nearest).save(path)
+    assert Detector.load(path).fuse is harmonic
+
+
+def test_a_written_file_is_alone(detector: Detector, tmp_path: Path) -> None:
+    detector.save(tmp_path / "a.oddone")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.oddone"]
+
+
+# Files that are missing, cut short, foreign, newer or damaged
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="none.oddone does not exist"):
+        Detector.load(tmp_path / "none.oddone")
+    with pytest.raises(ArtifactError, match="is a directory; name the file in it"):
+        Detector.load(tmp_path)
+
+
+def test_a_file_that_may_not_be_read_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    with pytest.raises(ArtifactError, match="detector.oddone cannot be read: Permission denied"):
+        Detector.load(file)
+
+
+@pytest.mark.parametrize("share", [0, 0.2, 0.5, 0.9, 0.99])
+def test_a_file_that_was_cut_short_is_told_as_such(
+    file: Path, tmp_path: Path, share: float
+) -> None:
+    content, path = file.read_bytes(), tmp_path / "a.oddone"
+    kept = int(share * len(content))
+    for length in (kept, kept + 1, kept + 8, kept + 9, kept + 100):
+        path.write_bytes(content[:length])
+        with pytest.raises(ArtifactError, match=f"is cut short: it has {length:,} bytes of"):
+            Detector.load(path)
+    path.write_bytes(content[:-1])
+    with pytest.raises(ArtifactError, match=f"bytes of {len(content):,}; copy it again"):
+        Detector.load(path)
+
+
+def test_a_file_of_another_kind_is_told_as_such(
+    file: Path, run: RunDirectory, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.oddone"
+    for content in (b"a text of some length", pickle.dumps({"weights": [1.0] * 9})):
+        path.write_bytes(content)
+        with pytest.raises(ArtifactError, match="a.oddone is no safetensors file"):
+            Detector.load(path)
+    Image.new("RGB", (9, 9)).save(path, "PNG")
+    with pytest.raises(ArtifactError, match="a.oddone is no safetensors file"):
+        Detector.load(path)
+    for header in (None, {"format": "pt"}, {"kind": '"classifier"'}):
+        path.write_bytes(save({"weight": torch.zeros(3)}, header))
+        with pytest.raises(ArtifactError, match="is a safetensors file, but not a detector"):
+            Detector.load(path)
+    with pytest.raises(ArtifactError, match="is an encoder, not a detector; .*Detector.fit"):
+        Detector.load(run.encoder)
+    with pytest.raises(ArtifactError, match="is a detector, not an encoder"):
+        load_network(file)
+
+
+def test_a_file_that_goes_on_after_its_end_is_damaged(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.oddone").write_bytes(file.read_bytes() + b"more")
+    with pytest.raises(ArtifactError, match="a.oddone is damaged"):
+        Detector.load(tmp_path / "a.oddone")
+
+
+@hypothesis_settings(max_examples=40)
+@given(st.data())
+def test_no_byte_can_change_unnoticed(file: Path, data: st.DataObject) -> None:
+    content = bytearray(file.read_bytes())
+    header_end = 8 + int.from_bytes(content[:8], "little")
+    in_header = data.draw(st.booleans())
+    place = data.draw(st.integers(*((0, header_end) if in_header else (8, len(content) - 1))))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path = file.with_name("flipped.oddone")
+    path.write_bytes(content)
+    try:
+        Detector.load(path)
+    except ArtifactError:
+        return
+    assert content[8:header_end].split() == file.read_bytes()[8:header_end].split()  # only blanks
+
+
+# Files that somebody made up: each is whole, and its digest is right
+
+
+def forge(file: Path, change: Callable[[Header, Tensors], None]) -> Path:
+    """Return a copy of a detector's file with something changed, and the digest made to fit."""
+    header, tensors = header_of(file), load(file.read_bytes())
+    change(header, tensors)
+    del header["digest"]
+    entries = {
+        name: entry.decode() if isinstance(entry, bytes) else json.dumps(entry)
+        for name, entry in header.items()
+    }
+    digest = json.dumps(_digest(tensors, entries))
+    path = file.with_name("forged.oddone")
+    path.write_bytes(save(tensors, {**entries, "digest": digest}))
+    return path
+
+
+def with_entry(name: str, entry: object) -> Callable[[Header, Tensors], None]:
+    """Return a change that sets an entry; of settings by a path like "settings.model.encoder"."""
+
+    def change(header: Header, _: Tensors) -> None:
+        *above, last = name.split(".")
+        for part in above:
+            header = header[part]
+        header[last] = entry
+
+    return change
+
+
+def without(name: str) -> Callable[[Header, Tensors], None]:
+    def change(header: Header, tensors: Tensors) -> None:
+        del (header if name in header else tensors)[name]
+
+    return change
+
+
+def with_tensor(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Header, Tensors], None]:
+    def apply(_: Header, tensors: Tensors) -> None:
+        tensors[name] = change(tensors[name]).contiguous()
+
+    return apply
+
+
+def test_an_unchanged_forgery_is_a_detector(file: Path) -> None:
+    forged = forge(file, with_entry("format", FORMAT))
+    assert Detector.load(forged).threshold == Detector.load(file).threshold
+
+
+def test_a_newer_format_asks_for_a_newer_oddone(file: Path) -> None:
+    forged = forge(file, with_entry("format", FORMAT + 1))
+    with pytest.raises(
+        ArtifactError,
+        match=f"has format {FORMAT + 1}, and oddone {__version__} reads up to {FORMAT}; upgrade",
+    ):
+        Detector.load(forged)
+
+
+def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
+    content = file.read_bytes()
+    edited = file.with_name("edited.oddone")
+    for old, new in ((b"class 0", b"class 9"), (b"tiny[7]", b"tiny[8]"), (b"0.1", b"0.9")):
+        assert old in content
+        edited.write_bytes(content.replace(old, new))
+        with pytest.raises(ArtifactError, match="altered after it was written.*its digest"):
+            Detector.load(edited)
+    edited.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ArtifactError, match="altered after it was written"):
+        Detector.load(edited)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_entry("format", "1"), 'format is "1", not a JSON int'),
+        (with_entry("format", b"true"), "format is true, not a JSON int"),
+        (with_entry("format", 0), "there is no format 0"),
+        (with_entry("settings", []), r"settings is \[\], not a JSON dict"),
+        (with_entry("settings", b"{"), "settings is no JSON"),
+        (with_entry("settings", b"[" * 100_000), "settings is no JSON"),
+        (with_entry("settings", b"1" * 5000), "settings is no JSON"),
+        (with_entry("settings.sed", 1), "its settings are wrong .*did you mean 'seed'"),
+        (with_entry("settings.optimiser.learning_rate", "fast"), "its settings are wrong"),
+        (with_entry("settings.model", 5), "its settings are wrong"),
+        (with_entry("settings.loss", "mcl"), "its settings are wrong"),
+        (with_entry("settings.steps", None), "its settings are wrong .*exactly one"),
+        (with_entry("settings.model.encoder", 5), "its settings are wrong"),
+        (with_entry("settings.model.encoder", "resnet99"), "there is no encoder 'resnet99'"),
+        (with_entry("settings.model.encoder", "resnet18"), "do not fit the encoder 'resnet18'"),
+        (with_entry("settings.model.head_dim", 8.0), "its settings are wrong"),
+        (with_entry("settings.model.head_dim", 2**29), "the weights in .* do not fit"),
+        (with_entry("settings.model.head_hidden", 2**30), "the weights in .* do not fit"),
+        (with_entry("settings.model.head_hidden", 2**31), "its settings are wrong"),
+        (with_entry("settings.model.head_hidden", 2**100), "its settings are wrong"),
+        (with_entry("settings.objective", "cross-entropy"), "such as 'classifier.bias'"),
+        (with_entry("classes", "abc"), 'classes is "abc", not a JSON list'),
+        (with_entry("classes", [0, 1, 2]), "classes holds more than strings"),
+        (with_entry("classes", []), "it has no classes"),
+        (with_entry("classes", ["a", "b"]), r"gaussians.mean is .*\[12, 8\], not .*\[8, 8\]"),
+        (with_entry("image_size", 0), r"image_size=0 is not in 1..4096"),
+        (with_entry("image_size", 10**9), "image_size=1000000000 is not in"),
+        (with_entry("image_size", 16.0), "image_size is 16.0, not a JSON int"),
+        (without("data_fingerprint"), "data_fingerprint is missing"),
+        (with_entry("views", "ten_turns"), "views is 'ten_turns', which is none of one_view"),
+        (with_entry("views", ["one_view"]), "views is .*, not a JSON str"),
+        (with_entry("views", "one_view"), r"gaussians.mean is .*\[12, 8\], not .*\[3, 8\]"),
+        (with_entry("space", "tail"), "space is 'tail', which is none of head, features"),
+        (with_entry("space", "features"), r"gaussians.mean is .*\[12, 8\], not .*\[12, 128\]"),
+        (with_entry("fuse", "product"), "fuse is 'product', which is none of average"),
+        (with_entry("provenance", ["a" * 99]), r'provenance is \["a{35}..., not a JSON dict'),
+        (with_entry("false_alarms", 2.0), "36 scores and false_alarms=2 are no calibration"),
+        (with_entry("false_alarms", float("nan")), "false_alarms=nan are no calibration"),
+        (with_entry("false_alarms", "all"), 'false_alarms is "all", not a JSON float'),
+        (without("calibration.scores"), "there is no calibration.scores"),
+        (with_tensor("calibration.scores", lambda s: s[:0]), "0 scores and .* no calibration"),
+        (with_tensor("calibration.scores", lambda s: s.flip(0)), "are no calibration"),
+        (with_tensor("calibration.scores", lambda s: s * torch.nan), "are no calibration"),
+        (with_tensor("calibration.scores", Tensor.float), r"torch.float32 \[36\], not .*\[any\]"),
+        (without("gaussians.mean"), "there is no gaussians.mean"),
+        (with_tensor("gaussians.mean", Tensor.double), "torch.float64.*not torch.float32"),
+        (with_tensor("gaussians.whitening", lambda w: w[0]), r"is torch.float32 \[8, 8\], not"),
+        (without("network.encoder.head.2.bias"), "1 differ, such as 'encoder.head.2.bias'"),
+        (with_tensor("network.encoder.head.2.bias", lambda b: b[:, None]), "do not fit"),
+        (with_tensor("network.encoder.head.2.bias", Tensor.double), "do not fit"),
+        (with_entry("paths", ["only one"]), r"references.labels is .*\[60\], not .*\[1\]"),
+        (with_entry("paths", [None] * 60), "paths holds more than strings"),
+        (with_tensor("references.labels", lambda label: label + 1), "none of 3 classes"),
+        (with_tensor("references.labels", lambda label: label - 1), "none of 3 classes"),
+        (with_tensor("references.embeddings", Tensor.float), "torch.float32.*not torch.float16"),
+        (with_tensor("references.ends", lambda ends: ends + 1), "do not follow one another"),
+        (with_tensor("references.ends", lambda ends: ends.flip(0)), "do not follow one another"),
+        (with_tensor("references.ends", lambda ends: ends - 10**12), "do not follow one another"),
+        (with_tensor("references.thumbnails", lambda jpeg: jpeg[:-1]), "do not follow"),
+        (with_tensor("references.thumbnails", Tensor.char), "torch.int8 .*, not torch.uint8"),
+    ],
+)
+@pytest.mark.usefixtures("as_shipped")
+def test_contents_that_do_not_fit_together_are_refused(
+    file: Path, change: Callable[[Header, Tensors], None], message: str
+) -> None:
+    with pytest.raises(ArtifactError, match=message) as caught:
+        Detector.load(forge(file, change))
+    assert str(caught.value).count("\n") == 0
+    assert "forged.oddone" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"weight": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}},
+        {"weight": {"dtype": "F32", "shape": [0, 2**63, 4], "data_offsets": [0, 0]}},
+        {"weight": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 1]}},
+        {"__metadata__": {"kind": 1}},
+        {"__metadata__": []},
+    ],
+)
+def test_a_header_that_makes_no_sense_is_damage(tmp_path: Path, header: Header) -> None:
+    text = json.dumps(header).encode()
+    path = tmp_path / "a.oddone"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"0")
+    with pytest.raises(ArtifactError, match="a.oddone is (damaged|a safetensors file, but)"):
+        Detector.load(path)
+
+
+def test_a_thumbnail_that_is_no_small_jpeg_is_refused_when_it_is_shown(
+    file: Path, source: ImageSet
+) -> None:
+    nonsense = with_tensor("references.thumbnails", torch.zeros_like)
+    loaded = Detector.load(forge(file, nonsense))
+    loaded(source.images[:1])
+    with pytest.raises(ArtifactError, match="a thumbnail in the detector is no JPEG"):
+        loaded.explain(source.images[:1])
+
+
+# Networks with a body of the user's own
+
+
+class Body(nn.Module):
+    """A body with a part that no state dict holds."""
+
+    def __init__(self, width: int = 5) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, width, 3)
+        self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.convolution(images).mean(dim=(2, 3)) * self.scale
+
+
+def untrained(source: ImageSet, body: nn.Module | None = None, **changes: object) -> TrainedNetwork:
+    """Return a network with the weights it begins with, which is trained enough for a file."""
+    settings = tiny_settings(**changes)
+    network = build_network(source, settings, body).eval()
+    return TrainedNetwork(network, settings, source.classes, 16, source.fingerprint)
+
+
+def test_a_body_of_ones_own_is_passed_again(source: ImageSet, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    detector = Detector.fit(untrained(source, Body()), source)
+    path = tmp_path / "a.oddone"
+    detector.save(path)
+    assert_same_verdicts(Detector.load(path, body=Body()), detector, source.images)
+    with pytest.raises(
+        ArtifactError, match="do not fit the encoder 'resnet10-w16' .*body of your own, pass body="
+    ):
+        Detector.load(path)
+    with pytest.raises(ArtifactError, match=r"do not fit the body Body \(.*pass the body that was"):
+        Detector.load(path, body=Body(width=6))

@@ -1,0 +1,363 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from detectors import FITTED, HELD_OUT, subset
+from sklearn.covariance import OAS
+
+from oddone.data import ImageSet
+from oddone.density import Shrinkage
+from oddone.detector import Detector, Space
+from oddone.errors import DataError, SettingsError, SettingsWarning
+from oddone.fusion import harmonic, nearest
+from oddone.training import TrainedNetwork
+from oddone.transforms import MakeViews, eight_turns, four_turns, one_view
+from runs import tiny_settings
+
+# The views of an image, as (is it mirrored, by how many quarters is it turned).
+VIEWS_OF = {
+    one_view: [(False, 0)],
+    four_turns: [(False, pose) for pose in range(4)],
+    eight_turns: [(mirrored, pose) for mirrored in (False, True) for pose in range(4)],
+}
+
+
+def embed_slowly(
+    trained: TrainedNetwork, image: np.ndarray, view: tuple[bool, int], space: Space
+) -> np.ndarray:
+    """Return the embedding of one view of one image."""
+    mirrored, pose = view
+    picture = image[:, :, ::-1] if mirrored else image
+    row = torch.from_numpy(np.rot90(picture, pose, axes=(1, 2)).copy()).float()[None] / 255
+    with torch.no_grad():
+        features, heads = trained.network(row)
+    embedding = (features if space == "features" else heads)[0].double().numpy()
+    return embedding / np.linalg.norm(embedding)
+
+
+def fit_slowly(
+    detector: Detector, source: ImageSet, shrinkage: Shrinkage
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and covariance of every (pose, class), which is 0 to 3 times 0 to 2."""
+    encoder = detector.encoder
+    rows: dict[int, list[np.ndarray]] = {}
+    for image, label in zip(source.images, source.labels, strict=True):
+        for view in VIEWS_OF[encoder.views]:
+            embedding = embed_slowly(encoder.trained, image, view, encoder.space)
+            rows.setdefault(view[1] * 3 + int(label), []).append(embedding)
+    groups = [np.array(rows[group]) for group in sorted(rows)]
+    covariances = [
+        OAS().fit(group).covariance_ if shrinkage == "oas" else np.cov(group.T, bias=True)
+        for group in groups
+    ]
+    return np.array([group.mean(axis=0) for group in groups]), np.array(covariances)
+
+
+@pytest.mark.parametrize(
+    ("views", "space", "shrinkage"),
+    [
+        (one_view, "head", "oas"),
+        (four_turns, "head", "oas"),
+        (eight_turns, "head", 0.0),
+        (eight_turns, "features", "oas"),
+    ],
+)
+def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
+    trained: TrainedNetwork,
+    source: ImageSet,
+    views: MakeViews,
+    space: Space,
+    shrinkage: Shrinkage,
+) -> None:
+    few = subset(source, np.arange(24))
+    detector = Detector.fit(trained, few, views=views, space=space, shrinkage=shrinkage)
+    means, covariances = fit_slowly(detector, few, shrinkage)
+    np.testing.assert_allclose(detector.gaussians.mean, means, atol=1e-5)
+    whitening = detector.gaussians.whitening.double().numpy()
+    ours = np.linalg.inv(whitening.swapaxes(1, 2) @ whitening)
+    np.testing.assert_allclose(ours, covariances, atol=1e-3 * np.abs(covariances).max())
+
+
+@pytest.mark.parametrize("fuse", [harmonic, nearest])
+@pytest.mark.parametrize("views", [one_view, four_turns, eight_turns])
+def test_verdicts_are_those_made_by_hand(
+    trained: TrainedNetwork, source: ImageSet, views: MakeViews, fuse: Callable[..., torch.Tensor]
+) -> None:
+    detector = Detector.fit(trained, source, views=views, fuse=fuse)
+    verdicts = detector(source.images[:5])
+    for image in range(5):
+        distances = []
+        for view in VIEWS_OF[views]:
+            embedding = embed_slowly(trained, source.images[image], view, "head")
+            of_pose = slice(view[1] * 3, view[1] * 3 + 3)
+            mean, whitening = (
+                part[of_pose].double().numpy()
+                for part in (detector.gaussians.mean, detector.gaussians.whitening)
+            )
+            centred = (embedding - mean)[:, :, None]
+            distances.append(np.linalg.norm((whitening @ centred)[:, :, 0], axis=1))
+        per_class = (
+            np.min(distances, axis=0)
+            if fuse is nearest
+            else len(distances) / (1 / np.array(distances)).sum(axis=0)
+        )
+        np.testing.assert_allclose(verdicts.distances[image], per_class, rtol=1e-3)
+        assert verdicts.scores[image] == verdicts.distances[image].min()
+        assert verdicts.labels[image] == per_class.argmin()
+    assert not verdicts.anomalous.any()  # for want of a threshold
+    assert detector.threshold == math.inf
+
+
+def test_a_calibrated_detector_flags_what_lies_beyond_its_threshold(
+    detector: Detector, source: ImageSet
+) -> None:
+    assert detector.calibration is not None
+    own = detector(source.images[HELD_OUT]).scores.double()
+    torch.testing.assert_close(detector.calibration.scores, own.sort().values, rtol=1e-4, atol=0)
+    assert detector.threshold == detector.calibration.threshold
+    verdicts = detector(source.images)
+    assert torch.equal(verdicts.anomalous, verdicts.scores > detector.threshold)
+    flagged = int(verdicts.anomalous[HELD_OUT].sum())
+    assert abs(flagged - 3) <= 1  # a tenth of 36, and rounding may move one across
+    p_values = detector.p_values(verdicts.scores)
+    assert torch.equal(p_values, detector.calibration.p_values(verdicts.scores))
+
+
+def test_neither_batches_nor_their_order_matter(
+    detector: Detector, source: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = source.images[:24]
+    whole = detector(images)
+    order = np.random.default_rng(0).permutation(24)
+    torch.testing.assert_close(
+        detector(images[order]).scores, whole.scores[order], rtol=1e-4, atol=0
+    )
+    pixels_of_an_image = 8 * 16 * 16
+    for images_at_once in (1, 7):
+        monkeypatch.setattr(
+            "oddone.detector.view_encoder.PIXELS_AT_ONCE", images_at_once * pixels_of_an_image
+        )
+        assert detector.encoder.images_at_once == images_at_once
+        torch.testing.assert_close(detector(images).distances, whole.distances, rtol=1e-4, atol=0)
+
+
+def test_fitting_in_parts_equals_fitting_at_once(
+    trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Detector.fit(trained, source)
+    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 5 * 8 * 16 * 16)
+    monkeypatch.setattr("oddone.detector.detector.IMAGES_PER_MOMENTS", 17)
+    told: list[tuple[int, int, str]] = []
+    parts = Detector.fit(trained, source, progress=lambda *news: told.append(news))
+    torch.testing.assert_close(parts.gaussians.mean, whole.gaussians.mean, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        parts(source.images).scores, whole(source.images).scores, rtol=1e-3, atol=0
+    )
+    assert told == [(done, 96, "fitting") for done in (17, 34, 51, 68, 85, 96)]
+    assert parts.references.paths == whole.references.paths
+
+
+def test_a_network_in_batches_too_large_for_memory_sees_one_image_at_a_time(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 1)
+    assert detector.encoder.images_at_once == 1
+
+
+def test_only_some_images_are_the_same_as_a_source_of_those(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    some = np.array([5, 3, 40, 41, 42, 60, 61, 62, 7, 8, 9, 10])
+    ours = Detector.fit(trained, source, only=some)
+    theirs = Detector.fit(trained, subset(source, some))
+    assert torch.equal(ours.gaussians.mean, theirs.gaussians.mean)
+    assert torch.equal(ours.gaussians.whitening, theirs.gaussians.whitening)
+    assert ours.references.paths == theirs.references.paths
+    assert ours.references.thumbnails == theirs.references.thumbnails
+    assert torch.equal(ours.references.embeddings, theirs.references.embeddings)
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_numbers_of_images_that_are_not_there_are_refused(
+    detector: Detector, source: ImageSet
+) -> None:
+    for numbers, message in (
+        (np.array([3, 96]), "only holds 96, and the 96 images are numbered from 0"),
+        (np.array([-1]), "only holds -1"),
+        (source.labels == 0, "only holds bool; pass the numbers"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            Detector.fit(detector.encoder.trained, source, only=numbers)
+        with pytest.raises(SettingsError, match=message):
+            detector.calibrate(source, only=numbers)
+
+
+def test_what_is_remembered_belongs_together(
+    trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Embedding, label, path and thumbnail are those of one image, whatever the order."""
+    monkeypatch.setattr("oddone.detector.detector.MOST_REFERENCES", 20)
+    monkeypatch.setattr("oddone.detector.detector.IMAGES_PER_MOMENTS", 13)
+    twice = np.random.default_rng(0).permutation(np.repeat(FITTED, 2))
+    references = Detector.fit(trained, source, only=twice).references
+    assert len(references) == 20
+    assert references.labels.bincount().tolist() in ([7, 7, 6], [7, 6, 7], [6, 7, 7])
+    for embedding, label, path in zip(
+        references.embeddings, references.labels, references.paths, strict=True
+    ):
+        number = source.paths.index(path)
+        assert label == source.labels[number]
+        expected = embed_slowly(trained, source.images[number], (False, 0), "head")
+        np.testing.assert_allclose(embedding, expected, atol=2e-3)
+
+
+def test_bytes_floats_arrays_and_tensors_are_the_same_images(
+    detector: Detector, source: ImageSet
+) -> None:
+    pixels = source.images[:9]
+    expected = detector(pixels).scores
+    locked = pixels.copy()
+    locked.flags.writeable = False
+    backwards = np.ascontiguousarray(pixels[:, :, :, ::-1])[:, :, :, ::-1]
+    for images in (
+        torch.from_numpy(pixels),
+        torch.from_numpy(pixels) / 255,
+        torch.from_numpy(pixels).double() / 255,
+        (pixels / 255).astype(np.float32),
+        locked,
+        backwards,
+    ):
+        torch.testing.assert_close(detector(images).scores, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.zeros(2, 3, 32, 32), r"shape \(2, 3, 32, 32\); this detector takes \[images, 3, 16"),
+        (torch.zeros(2, 1, 16, 16), r"shape \(2, 1, 16, 16\)"),
+        (torch.zeros(3, 16, 16), r"shape \(3, 16, 16\)"),
+        (np.zeros((9999, 16, 16, 3)), r"shape \(9999, 16, 16, 3\)"),
+        (np.zeros(()), r"shape \(\)"),
+        (torch.zeros(2, 3, 16, 16, dtype=torch.int64), "images are torch.int64; pass uint8"),
+        (torch.zeros(2, 3, 16, 16, dtype=torch.bool), "images are torch.bool"),
+        (np.zeros((2, 3, 16, 16), dtype=object), "images are object"),
+        (np.zeros((2, 3, 16, 16), dtype=">f4"), "images are >f4"),
+        (torch.full((2, 3, 16, 16), 255.0), "images range from 255 to 255; pass floats from 0"),
+        (torch.full((2, 3, 16, 16), -0.5), "images range from -0.5 to -0.5"),
+        (torch.full((2, 3, 16, 16), math.nan), "images range from nan to nan"),
+    ],
+)
+def test_what_are_no_images_of_the_right_size_and_range_is_refused(
+    detector: Detector, images: torch.Tensor | np.ndarray, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        detector(images)
+    with pytest.raises(DataError, match=message):
+        detector.explain(images)
+
+
+def test_no_images_get_no_verdicts(detector: Detector, source: ImageSet) -> None:
+    verdicts = detector(source.images[:0])
+    assert [len(part) for part in verdicts] == [0, 0, 0, 0]
+    assert verdicts.distances.shape == (0, 3)
+    assert detector.explain(source.images[:0]) == []
+
+
+@pytest.mark.parametrize("rotations", ["augmentation", "none"])
+def test_turns_that_the_encoder_was_not_taught_are_warned_of(
+    trained: TrainedNetwork, source: ImageSet, rotations: str
+) -> None:
+    untaught = replace(trained, settings=tiny_settings(rotations=rotations))
+    with pytest.warns(SettingsWarning, match=f"rotations='{rotations}'.* views=four_turns"):
+        Detector.fit(untaught, source, views=four_turns)
+    Detector.fit(untaught, source, views=one_view)
+
+
+def test_an_explanation_is_the_verdict_taken_apart(detector: Detector, source: ImageSet) -> None:
+    images = source.images[[0, 1, 70]]
+    verdicts = detector(images)
+    explanations = detector.explain(images, neighbours=4)
+    for image, explanation in enumerate(explanations):
+        assert explanation.score == verdicts.scores[image]
+        assert explanation.label == verdicts.labels[image]
+        assert explanation.anomalous == verdicts.anomalous[image]
+        assert explanation.p_value == detector.p_values(verdicts.scores)[image]
+        assert explanation.distances.shape == (8, 3)
+        fused = detector.fuse(explanation.distances[:, None])
+        torch.testing.assert_close(fused[0], verdicts.distances[image])
+        similarities = [neighbour.similarity for neighbour in explanation.neighbours]
+        assert len(similarities) == 4
+        assert similarities == sorted(similarities, reverse=True)
+        for neighbour in explanation.neighbours:
+            assert neighbour.label == source.labels[source.paths.index(neighbour.path)]
+    for image in (0, 1):  # the detector was fitted on these
+        nearest_one = explanations[image].neighbours[0]
+        assert nearest_one.similarity > 0.999
+        picture = source.images[image].transpose(1, 2, 0)
+        assert np.abs(nearest_one.thumbnail - picture.astype(int)).mean() < 40
+
+
+def test_a_detector_without_a_threshold_has_no_p_values(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    detector = Detector.fit(trained, source)
+    with pytest.raises(SettingsError, match="p-values need a calibration"):
+        detector.p_values(torch.zeros(1))
+    explanation = detector.explain(source.images[:1])[0]
+    assert explanation.p_value is None
+    assert not explanation.anomalous
+
+
+def test_images_of_other_classes_are_refused(trained: TrainedNetwork, source: ImageSet) -> None:
+    swapped = replace(source, classes=("class 1", "class 0", "class 2"))
+    with pytest.raises(
+        DataError, match="images are class 1, class 0, class 2, and .* on class 0, class 1, class 2"
+    ):
+        Detector.fit(trained, swapped)
+    many = replace(source, classes=tuple(map(str, range(12))))
+    with pytest.raises(DataError, match="are 0, 1, 2, 3, 4 and 7 more"):
+        Detector.fit(trained, many)
+    with pytest.raises(DataError, match="are none, and the encoder"):
+        Detector.fit(trained, replace(source, classes=()))
+
+
+def test_images_without_labels_or_without_company_are_refused(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    half = replace(source, labels=np.where(source.labels == 1, -1, source.labels))
+    with pytest.raises(DataError, match="32 of 96 images have no label of the 3 classes"):
+        Detector.fit(trained, half)
+    with pytest.raises(DataError, match="0 images are too few"):
+        Detector.fit(trained, source, only=np.arange(0))
+    with pytest.raises(DataError, match="group 'class 1' has 1 image and a Gaussian needs"):
+        Detector.fit(trained, source, only=np.array([0, 3, 1, 2, 5]), views=four_turns)
+    with pytest.raises(DataError, match="0 were given"):
+        Detector.fit(trained, source).calibrate(source, only=np.arange(0))
+
+
+def test_calibrating_tells_how_far_it_is(detector: Detector, source: ImageSet) -> None:
+    told: list[tuple[int, int, str]] = []
+    detector.calibrate(
+        source, false_alarms=0.3, only=HELD_OUT, progress=lambda *news: told.append(news)
+    )
+    assert told == [(36, 36, "calibrating")]
+
+
+def test_a_detector_on_another_device_is_the_same(detector: Detector, source: ImageSet) -> None:
+    moved = detector.to("cpu")
+    assert torch.equal(moved(source.images).scores, detector(source.images).scores)
+    assert moved.calibration is detector.calibration
+
+
+def test_a_detector_is_fitted_on_what_a_source_names(
+    trained: TrainedNetwork, source: ImageSet, tmp_path: Path
+) -> None:
+    path = tmp_path / "tiny.npz"
+    np.savez(path, images=source.images, labels=source.labels, classes=source.classes)
+    named, given = Detector.fit(trained, str(path)), Detector.fit(trained, source)
+    assert torch.equal(named.gaussians.mean, given.gaussians.mean)

@@ -1,0 +1,118 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oddone.data import ImageSet
+from oddone.data.decode import BATCH, decode
+from oddone.detector import Detector, Scored
+from oddone.errors import DataError, SettingsError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, source: ImageSet) -> Path:
+    """Return a folder of six images, with two files between them that are none."""
+    root = tmp_path / "folder"
+    root.mkdir()
+    for i in range(6):
+        Image.fromarray(source.images[i].transpose(1, 2, 0)).save(root / f"{i}.png")
+    (root / "1 empty.png").touch()
+    (root / "3 text.png").write_text("no picture")
+    return root
+
+
+def test_a_stream_is_judged_as_its_images_are(
+    detector: Detector, source: ImageSet, folder: Path
+) -> None:
+    verdicts = detector(source.images[:6])
+    p_values = detector.p_values(verdicts.scores)
+    readable = [scored for scored in detector.score(folder) if scored.reason is None]
+    assert [scored.path for scored in readable] == [str(folder / f"{i}.png") for i in range(6)]
+    for i, scored in enumerate(readable):
+        assert scored.score == pytest.approx(verdicts.scores[i].item(), abs=1e-5)
+        assert scored.label == detector.classes[verdicts.labels[i]]
+        assert scored.p_value == pytest.approx(p_values[i].item())
+        assert scored.anomalous == bool(verdicts.anomalous[i])
+
+
+def test_what_cannot_be_read_has_its_place_and_no_verdict(detector: Detector, folder: Path) -> None:
+    scored = list(detector.score(str(folder)))
+    assert len(scored) == 8
+    assert scored[1] == Scored(str(folder / "1 empty.png"), None, None, None, None, "empty file")
+    assert scored[4].reason == "not an image of a known format"
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
+def test_the_batches_do_not_matter(detector: Detector, folder: Path, batch_size: int) -> None:
+    for one, other in zip(
+        detector.score(folder, batch_size=batch_size), detector.score(folder), strict=True
+    ):
+        assert one._replace(score=None) == other._replace(score=None)
+        assert one.score == (None if other.score is None else pytest.approx(other.score, abs=1e-5))
+
+
+def test_a_batch_without_a_picture_is_no_obstacle(detector: Detector, folder: Path) -> None:
+    broken = [folder / "3 text.png", folder / "1 empty.png"]
+    assert [scored.label for scored in detector.score(broken)] == [None, None]
+
+
+def test_images_of_any_size_in_memory_can_be_scored(detector: Detector, source: ImageSet) -> None:
+    large = replace(source, images=source.images.repeat(2, axis=2).repeat(2, axis=3))
+    scored = list(detector.score(large))
+    assert [each.path for each in scored] == list(source.paths)
+    labels = [detector.classes.index(each.label) for each in scored if each.label]
+    assert np.mean(labels == source.labels) > 0.9
+
+
+def test_without_a_calibration_nothing_is_called_anomalous_or_normal(
+    detector: Detector, folder: Path
+) -> None:
+    scored = next(replace(detector, calibration=None).score(folder))
+    assert scored.score is not None
+    assert (scored.p_value, scored.anomalous) == (None, None)
+
+
+def test_neighbours_come_where_they_are_asked_for(
+    detector: Detector, source: ImageSet, folder: Path
+) -> None:
+    scored = next(detector.score(folder, neighbours=2))
+    expected = detector.explain(source.images[:1], 2)[0].neighbours
+    assert [near.path for near in scored.neighbours] == [near.path for near in expected]
+    assert next(detector.score(folder)).neighbours == ()
+
+
+def test_no_more_than_a_few_batches_are_in_memory(
+    detector: Detector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(300):
+        Image.new("RGB", (16, 16), (i % 256, 0, 0)).save(tmp_path / f"{i:03}.png")
+    decoded: list[Path] = []
+
+    def counted(path: Path, size: int) -> np.ndarray:
+        decoded.append(path)
+        return decode(path, size)
+
+    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
+    for consumed, _ in enumerate(detector.score(tmp_path, batch_size=BATCH), start=1):
+        assert len(decoded) - consumed < 9 * BATCH  # the threads' batches and the network's
+    assert len(decoded) == 300
+
+
+def test_progress_reaches_the_number_of_files(detector: Detector, folder: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    list(detector.score(folder, progress=lambda *now: told.append(now)))
+    assert told[-1] == (8, 8, "images")
+
+
+def test_a_missing_path_is_an_error_before_the_first_verdict(detector: Detector) -> None:
+    with pytest.raises(DataError, match="'no/such' does not exist"):
+        detector.score(["no/such"])
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_without_images_is_an_error(detector: Detector, folder: Path, size: int) -> None:
+    with pytest.raises(SettingsError, match=f"batch_size={size}: choose 1 or more"):
+        detector.score(folder, batch_size=size)

@@ -1,0 +1,79 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load, save
+
+from oddone.errors import ArtifactError
+from oddone.training import load_network
+from oddone.training.encoder_file import save_network
+from oddone.training.loop import build_network
+from runs import tiny_settings, tiny_source
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return the file of an encoder that has yet to learn anything."""
+    source, settings = tiny_source(), tiny_settings()
+    path = tmp_path / "encoder.safetensors"
+    save_network(path, build_network(source, settings), settings, source)
+    return path
+
+
+def about(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as content:
+        return content.metadata()
+
+
+def test_an_encoder_comes_back_as_it_was(file: Path) -> None:
+    trained = load_network(file)
+    assert trained.settings == tiny_settings()
+    assert trained.classes == ("class 0", "class 1", "class 2")
+    assert (trained.image_size, trained.data_fingerprint) == (16, "tiny0")
+    assert not trained.network.training
+    weights = build_network(tiny_source(), tiny_settings()).state_dict()
+    loaded = trained.network.state_dict()
+    assert loaded.keys() == weights.keys()
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    assert trained.network.encoder.body.stem[0].weight.requires_grad
+
+
+def test_the_encoder_file_says_what_it_is(file: Path) -> None:
+    assert json.loads(about(file)["classes"]) == ["class 0", "class 1", "class 2"]
+    assert json.loads(about(file)["settings"])["seed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "encoder.safetensors is cut short: it has 0 bytes"),
+        (b"not tensors", "encoder.safetensors is no safetensors file"),
+        ((100).to_bytes(8, "little") + b"{}" * 50, "encoder.safetensors is damaged"),
+        (save({"weight": torch.zeros(2)}), "is not an encoder that this version"),
+        (save({}, {"settings": "{}", "format": "2"}), "is not an encoder that this version"),
+        (save({}, {"settings": "{}", "format": "1"}), "contradicts itself: its settings"),
+    ],
+)
+def test_a_file_that_is_no_encoder_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "encoder.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=message):
+        load_network(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="none.safetensors does not exist"):
+        load_network(tmp_path / "none.safetensors")
+
+
+def test_weights_that_do_not_fit_are_refused(file: Path) -> None:
+    tensors = load(file.read_bytes())
+    tensors["encoder.head.0.bias"] = torch.zeros(5)
+    del tensors["encoder.head.2.bias"]
+    file.write_bytes(save(tensors, about(file)))
+    with pytest.raises(
+        ArtifactError, match=r"do not fit .* \(2 differ, such as 'encoder.head.0.bias'\)"
+    ):
+        load_network(file)
