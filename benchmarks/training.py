@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -26,8 +27,21 @@ from oddone.training.allocator import keep_freed_memory
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory
 
-ENCODERS = {"resnet10-w16": 8, "resnet10-w32": 6}  # and how many steps in a row
-ROUNDS = 5
+
+class Effort(NamedTuple):
+    """How much is measured."""
+
+    in_a_row: int
+    rounds: int
+    beside: bool
+    """Whether also beside a busy program."""
+
+
+ENCODERS = {
+    "resnet10-w16": Effort(8, 5, beside=True),
+    "resnet10-w32": Effort(6, 5, beside=True),
+    "resnet18": Effort(1, 3, beside=False),  # a step takes seconds
+}
 NAMES = {"ours": "training step", "peer": "bare forward and backward"}
 
 
@@ -36,15 +50,15 @@ def main() -> None:
     settings, source = cpu(), load("fashion", size=32)
     keep_freed_memory()
     comparisons, profile = [], {}
-    for encoder, in_a_row in ENCODERS.items():
+    for encoder, effort in ENCODERS.items():
         chosen = replace(settings, model=replace(settings.model, encoder=encoder))
         with tempfile.TemporaryDirectory() as folder:
             run = RunDirectory.create(Path(folder) / "run", chosen, {})
             trainer = _Trainer.start(source, chosen, run)
-            compared, shares = measure(trainer, in_a_row)
+            compared, shares = measure(trainer, effort)
         print(f"\n{encoder}")
         print_comparisons(compared)
-        comparisons += [{"encoder": encoder, **row} for row in compared]
+        comparisons += [{"encoder": encoder, "rounds": effort.rounds, **row} for row in compared]
         if encoder == settings.model.encoder:
             profile = shares
     print_profile("the preset's step", profile)
@@ -57,14 +71,13 @@ def main() -> None:
         packages=[],
         preset="cpu",
         views_per_step=views,
-        rounds=ROUNDS,
         speed=comparisons,
         profile=profile,
     )
 
 
-def measure(trainer: _Trainer, in_a_row: int) -> tuple[list[dict[str, object]], dict[str, float]]:
-    """Return the rate of the step over that of the bare network, twice, and a profile.
+def measure(trainer: _Trainer, effort: Effort) -> tuple[list[dict[str, object]], dict[str, float]]:
+    """Return the rate of the step over that of the bare network, and a profile.
 
     Several steps are timed in a row, so that the batch that is made ahead is paid for by a step.
     """
@@ -72,7 +85,7 @@ def measure(trainer: _Trainer, in_a_row: int) -> tuple[list[dict[str, object]], 
     trainer.network.train()
 
     def bare() -> None:
-        for _ in range(in_a_row):
+        for _ in range(effort.in_a_row):
             trainer.optimiser.zero_grad()
             trainer.network(ready).embeddings.square().mean().backward()
 
@@ -80,21 +93,22 @@ def measure(trainer: _Trainer, in_a_row: int) -> tuple[list[dict[str, object]], 
         coming = [worker.submit(trainer.batches.make, 0, trainer.device)]
 
         def steps() -> None:  # as the loop does it
-            for _ in range(in_a_row):
+            for _ in range(effort.in_a_row):
                 batch = coming.pop().result()
                 coming.append(worker.submit(trainer.batches.make, trainer.step + 1, trainer.device))
                 trainer.one_step(batch)
 
         tasks = {NAMES["ours"]: steps, NAMES["peer"]: bare}
-        alone = compare(seconds_of(tasks, ROUNDS), **NAMES)
-        with busy_program():
-            beside = compare(seconds_of(tasks, ROUNDS), **NAMES)
+        compared = [compare(seconds_of(tasks, effort.rounds), **NAMES)]
+        if effort.beside:
+            with busy_program():
+                compared.append(compare(seconds_of(tasks, effort.rounds), **NAMES))
+            compared[-1]["ours"] += ", one core busy"
         profile = profile_of(steps, repeats=1)
-    beside["ours"] += ", one core busy"
-    for row in (alone, beside):
-        row["our_milliseconds"] = round(row["our_milliseconds"] / in_a_row, 1)
-        row["peer_milliseconds"] = round(row["peer_milliseconds"] / in_a_row, 1)
-    return [alone, beside], profile
+    for row in compared:
+        row["our_milliseconds"] = round(row["our_milliseconds"] / effort.in_a_row, 1)
+        row["peer_milliseconds"] = round(row["peer_milliseconds"] / effort.in_a_row, 1)
+    return compared, profile
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def test_grey_images_stay_grey_when_jittered(dtype: torch.dtype) -> None:
 def test_rows_taken_in_parts_are_jittered_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     images, parameters = some_images(), drawn(48)
     whole = jitter(images, parameters)
-    monkeypatch.setattr("oddone.transforms.colour.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("oddone.transforms.cache.NUMBERS_AT_ONCE", 1)
     torch.testing.assert_close(jitter(images, parameters), whole)
 
 

@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_views_and_another_seed_others() -> None:
 def test_rows_taken_in_parts_are_augmented_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     images = some_images()
     whole = augmented(images)
-    monkeypatch.setattr("oddone.transforms.colour.NUMBERS_AT_ONCE", 7 * 3 * 8 * 8)
+    monkeypatch.setattr("oddone.transforms.cache.NUMBERS_AT_ONCE", 7 * 3 * 8 * 8)
     torch.testing.assert_close(augmented(images), whole)
 
 

@@ -173,7 +173,7 @@ class _Sweep:
             term = contrast(similarity, mask, self.temperature, push, p)
             losses.append(term.losses)
             strain += weight * term.pressure * (strangers.peak - push).exp() / self.temperature
-            slope += weight * term.slope
+            slope += term.slope.mul_(weight)
         slopes = strangers.shares.mul_(strain[:, None])
         slopes[:, window] = slope
         if negative is not None:
@@ -246,11 +246,11 @@ def _printed(
     push: Float[Tensor, " block"],
     p: Float[Tensor, "block window"],
 ) -> _Term:
-    """Return push - pull with the denominator as the paper prints it (Eq. 4 and 8)."""
+    """Return push - pull with the denominator as printed (Eq. 4 and 8). Overwrites `p`."""
     pull = torch.linalg.vecdot(masks.attract, similarity) / temperature
     active = masks.attract.sum(dim=1)
     # Appendix A: the repulsion times p, minus the row's share of the attraction.
-    slope = active[:, None] * masks.repel * p - masks.attract / temperature
+    slope = p.mul_(masks.repel).mul_(active[:, None]).sub_(masks.attract, alpha=1 / temperature)
     return _Term(active * push - pull, active, slope)
 
 

@@ -69,10 +69,12 @@ class Batches:
         """Return the views of a step: turned, then cropped and coloured, each row its own way."""
         pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
         floats = pixels.to(device).float().div_(255)
-        sources = floats.repeat(len(rows.labels) // len(floats), 1, 1, 1)
         poses = rows.poses.to(device)
+        posed = len(poses) // self.settings.views
+        sources = floats.repeat(posed // len(floats), 1, 1, 1)
         if self.settings.rotations != "none":
-            sources = turn(sources, poses)
+            sources = turn(sources, poses[:posed])
+        sources = sources.repeat(self.settings.views, 1, 1, 1)
         generator = stream(self.settings.seed, "augment", step)
         return augment(sources, poses, self.settings.augment, generator=generator)
 
@@ -80,7 +82,9 @@ class Batches:
         epoch, index = divmod(step, self.steps_per_epoch)
         start = index * self.images_per_step
         order = _order(self.settings.seed, epoch, len(self.members))
-        picked: Int[np.ndarray, " images"] = self.members[order[start : start + self.images_per_step]]
+        picked: Int[np.ndarray, " images"] = self.members[
+            order[start : start + self.images_per_step]
+        ]
         return picked
 
     def _poses(self, step: int, images: int) -> Int[Tensor, " posed"]:

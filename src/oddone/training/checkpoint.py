@@ -50,6 +50,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return max(folder.glob("*.safetensors"), default=None)
 
 
+@torch.no_grad()
 def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> Progress:
     """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
     tensors: dict[str, Tensor] = {}
@@ -66,7 +67,9 @@ def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) 
     momenta = _below("momentum.", tensors)
     for name, parameter in network.named_parameters():
         if name in momenta:
-            optimiser.state[parameter]["momentum_buffer"] = momenta[name].to(parameter)
+            # Laid out in memory like its weights, which a fused optimiser takes for granted.
+            momentum = torch.empty_like(parameter).copy_(momenta[name])
+            optimiser.state[parameter]["momentum_buffer"] = momentum
     return progress
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from oddone.errors import DataError
+from oddone.transforms.cache import rows_at_once
 from oddone.transforms.turns import Flips
 
 TRIES = 10
@@ -96,16 +97,22 @@ def crop_flipped(
 
     Works in float32 at least, like all of augmentation, and returns the dtype of the images.
     """
-    rows, channels, height, width = images.shape
+    _, channels, height, width = images.shape
     working = torch.promote_types(images.dtype, torch.float32)
-    to_rows, from_rows = _places(boxes.top, boxes.height, height, flips.down, working)
-    to_columns, from_columns = _places(boxes.left, boxes.width, width, flips.across, working)
-    down = _weights(to_rows[:, :, None] - from_rows[:, None, :])
-    # Made transposed, not turned afterwards: the product then takes 2/3 of the time.
-    across = _weights(from_columns[:, :, None] - to_columns[:, None, :])
-    lines = images.to(working).reshape(rows, channels * height, width)
-    narrowed = torch.bmm(lines, across).unflatten(1, (channels, height))
-    return torch.matmul(down[:, None], narrowed).to(images.dtype)
+    cropped = torch.empty_like(images, dtype=working, memory_format=torch.contiguous_format)
+    places = (
+        *_places(boxes.top, boxes.height, height, flips.down, working),
+        *_places(boxes.left, boxes.width, width, flips.across, working),
+    )
+    parts = (numbers.split(rows_at_once(images)) for numbers in (images, cropped, *places))
+    for source, target, to_rows, from_rows, to_columns, from_columns in zip(*parts, strict=True):
+        down = _weights(to_rows[:, :, None] - from_rows[:, None, :])
+        # Made transposed, not turned afterwards: the product then takes 2/3 of the time.
+        across = _weights(from_columns[:, :, None] - to_columns[:, None, :])
+        lines = source.to(working).flatten(1, 2)
+        narrowed = torch.bmm(lines, across).unflatten(1, (channels, height))
+        torch.matmul(down[:, None], narrowed, out=target)
+    return cropped.to(images.dtype)
 
 
 def _places(

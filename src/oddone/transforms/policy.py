@@ -8,16 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.errors import DataError, SettingsError
-from oddone.transforms.colour import (
-    Strengths,
-    draw_jitter,
-    grey,
-    jitter_in_place,
-    neighbours,
-    rows_at_once,
-)
+from oddone.transforms.colour import Strengths, draw_jitter, grey, jitter_in_place
 from oddone.transforms.crop import crop_flipped, draw_boxes
-from oddone.transforms.turns import Flips, check_poses, source_flips
+from oddone.transforms.turns import check_poses, source_flips
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +71,8 @@ def augment(
     """Return one random view of each image, which is already turned to its pose.
 
     The same as `random_mirror`, `random_crop`, `random_jitter` and `random_grey` one after the
-    other, but all steps are done to a few rows before the next rows are touched, and mirror and
-    crop are one step. Works in float32 at least; no gradient flows through.
+    other, but mirror and crop are one step, and what follows is done in place. Works in float32 at
+    least; no gradient flows through.
     """
     _check_images(images)
     check_poses(poses, len(images))
@@ -95,16 +88,12 @@ def augment(
     ).to(device)
     greyed = _coins(rows, settings.grey_probability, generator).to(device)
 
-    views = torch.empty_like(images)
     working = torch.promote_types(images.dtype, torch.float32)
-    for some in neighbours(jitter).split(rows_at_once(images)):
-        part = images.index_select(0, some).to(working)
-        part = crop_flipped(part, boxes.take(some), Flips(flips.across[some], flips.down[some]))
-        jitter_in_place(part, jitter.take(some))
-        without_colour = greyed[some].nonzero()[:, 0]
-        part.index_copy_(0, without_colour, grey(part.index_select(0, without_colour)))
-        views.index_copy_(0, some, part.to(images.dtype))
-    return views
+    views = crop_flipped(images.to(working), boxes, flips)
+    jitter_in_place(views, jitter)
+    members = greyed.nonzero()[:, 0]
+    views.index_copy_(0, members, grey(views.index_select(0, members)))
+    return views.to(images.dtype)
 
 
 def _coins(rows: int, probability: float, generator: torch.Generator) -> Tensor:
