@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from detectors import FITTED, HELD_OUT, subset
+from jaxtyping import Float64
 from sklearn.covariance import OAS
 
 from oddone.data import ImageSet
-from oddone.density import Shrinkage
+from oddone.density import Gaussians, Shrinkage
 from oddone.detector import Detector, Space
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
@@ -82,34 +83,57 @@ def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
     np.testing.assert_allclose(ours, covariances, atol=1e-3 * np.abs(covariances).max())
 
 
+def fused_slowly(
+    detector: Detector, gaussians: Gaussians, image: np.ndarray
+) -> Float64[np.ndarray, " classes"]:
+    """Return the distance of an image to each class, view by view."""
+    distances = []
+    for view in VIEWS_OF[detector.encoder.views]:
+        embedding = embed_slowly(detector.encoder.trained, image, view, "head")
+        of_pose = slice(view[1] * 3, view[1] * 3 + 3)
+        mean = gaussians.mean[of_pose].double().numpy()
+        whitening = gaussians.whitening[of_pose].double().numpy()
+        centred = (embedding - mean)[:, :, None]
+        distances.append(np.linalg.norm((whitening @ centred)[:, :, 0], axis=1))
+    if detector.fuse is nearest:
+        return np.min(distances, axis=0)
+    return len(distances) / (1 / np.array(distances)).sum(axis=0)
+
+
+@pytest.mark.parametrize("pooling", [0.0, 0.7])
 @pytest.mark.parametrize("fuse", [harmonic, nearest])
 @pytest.mark.parametrize("views", [one_view, four_turns, eight_turns])
 def test_verdicts_are_those_made_by_hand(
-    trained: TrainedNetwork, source: ImageSet, views: MakeViews, fuse: Callable[..., torch.Tensor]
+    trained: TrainedNetwork,
+    source: ImageSet,
+    views: MakeViews,
+    fuse: Callable[..., torch.Tensor],
+    pooling: float,
 ) -> None:
-    detector = Detector.fit(trained, source, views=views, fuse=fuse)
+    detector = Detector.fit(trained, source, views=views, fuse=fuse, pooling=pooling)
     verdicts = detector(source.images[:5])
     for image in range(5):
-        distances = []
-        for view in VIEWS_OF[views]:
-            embedding = embed_slowly(trained, source.images[image], view, "head")
-            of_pose = slice(view[1] * 3, view[1] * 3 + 3)
-            mean, whitening = (
-                part[of_pose].double().numpy()
-                for part in (detector.gaussians.mean, detector.gaussians.whitening)
-            )
-            centred = (embedding - mean)[:, :, None]
-            distances.append(np.linalg.norm((whitening @ centred)[:, :, 0], axis=1))
-        per_class = (
-            np.min(distances, axis=0)
-            if fuse is nearest
-            else len(distances) / (1 / np.array(distances)).sum(axis=0)
-        )
-        np.testing.assert_allclose(verdicts.distances[image], per_class, rtol=1e-3)
-        assert verdicts.scores[image] == verdicts.distances[image].min()
-        assert verdicts.labels[image] == per_class.argmin()
+        own = fused_slowly(detector, detector.gaussians, source.images[image])
+        named = fused_slowly(detector, detector.naming, source.images[image])
+        np.testing.assert_allclose(verdicts.scores[image], own.min(), rtol=1e-3)
+        np.testing.assert_allclose(verdicts.distances[image], named, rtol=1e-3)
+        assert verdicts.labels[image] == named.argmin()
     assert not verdicts.anomalous.any()  # for want of a threshold
     assert detector.threshold == math.inf
+
+
+def test_without_pooling_the_score_is_the_distance_of_the_label_as_in_the_paper(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    verdicts = Detector.fit(trained, source, pooling=0.0)(source.images)
+    assert torch.equal(verdicts.scores, verdicts.distances.amin(dim=1))
+
+
+def test_pooling_1_names_classes_with_one_covariance_for_all(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    naming = Detector.fit(trained, source, pooling=1.0).naming
+    torch.testing.assert_close(naming.whitening, naming.whitening[:1].expand_as(naming.whitening))
 
 
 def test_a_calibrated_detector_flags_what_lies_beyond_its_threshold(
@@ -150,7 +174,7 @@ def test_fitting_in_parts_equals_fitting_at_once(
 ) -> None:
     whole = Detector.fit(trained, source)
     monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 5 * 8 * 16 * 16)
-    monkeypatch.setattr("oddone.detector.detector.IMAGES_PER_MOMENTS", 17)
+    monkeypatch.setattr("oddone.detector.fitting.IMAGES_PER_MOMENTS", 17)
     told: list[tuple[int, int, str]] = []
     parts = Detector.fit(trained, source, progress=lambda *news: told.append(news))
     torch.testing.assert_close(parts.gaussians.mean, whole.gaussians.mean, rtol=0, atol=1e-5)
@@ -200,8 +224,8 @@ def test_what_is_remembered_belongs_together(
     trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Embedding, label, path and thumbnail are those of one image, whatever the order."""
-    monkeypatch.setattr("oddone.detector.detector.MOST_REFERENCES", 20)
-    monkeypatch.setattr("oddone.detector.detector.IMAGES_PER_MOMENTS", 13)
+    monkeypatch.setattr("oddone.detector.fitting.MOST_REFERENCES", 20)
+    monkeypatch.setattr("oddone.detector.fitting.IMAGES_PER_MOMENTS", 13)
     twice = np.random.default_rng(0).permutation(np.repeat(FITTED, 2))
     references = Detector.fit(trained, source, only=twice).references
     assert len(references) == 20

@@ -64,7 +64,8 @@ def load_detector(path: Path | str, *, body: nn.Module | None = None) -> Detecto
     )
     return Detector(
         encoder,
-        _gaussians(file, encoder),
+        _gaussians(file, "gaussians", encoder),
+        _gaussians(file, "naming", encoder),
         _chosen(file, "fuse", FUSIONS),
         _references(file, encoder),
         _calibration(file),
@@ -97,6 +98,8 @@ def _tensors(detector: Detector) -> dict[str, Tensor]:
         **{f"network.{name}": tensor for name, tensor in weights.items()},
         "gaussians.mean": detector.gaussians.mean.float(),
         "gaussians.whitening": detector.gaussians.whitening.float(),
+        "naming.mean": detector.naming.mean.float(),
+        "naming.whitening": detector.naming.whitening.float(),
         "references.embeddings": references.embeddings,
         "references.labels": references.labels,
         "references.thumbnails": torch.from_numpy(
@@ -169,7 +172,7 @@ def _chosen(file: TensorFile, what: str, named: Mapping[str, Choice]) -> Choice:
     return named[name]
 
 
-def _gaussians(file: TensorFile, encoder: ViewEncoder) -> Gaussians:
+def _gaussians(file: TensorFile, name: str, encoder: ViewEncoder) -> Gaussians:
     trained = encoder.trained
     if not trained.classes:
         raise file.inconsistent("it has no classes")
@@ -178,8 +181,8 @@ def _gaussians(file: TensorFile, encoder: ViewEncoder) -> Gaussians:
     in_head = encoder.space == "head"
     dim = trained.settings.model.head_dim if in_head else trained.network.encoder.feature_dim
     return Gaussians(
-        file.tensor("gaussians.mean", torch.float32, groups, dim),
-        file.tensor("gaussians.whitening", torch.float32, groups, dim, dim),
+        file.tensor(f"{name}.mean", torch.float32, groups, dim),
+        file.tensor(f"{name}.whitening", torch.float32, groups, dim, dim),
     )
 
 

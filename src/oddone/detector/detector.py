@@ -14,22 +14,17 @@ from torch import Tensor, nn
 from oddone.data import ImageSet, load
 from oddone.data.decode import Progress
 from oddone.data.stream import Source
-from oddone.density import Gaussians, Moments, Shrinkage
+from oddone.density import Gaussians, Shrinkage
 from oddone.detector.calibration import Calibration
-from oddone.detector.references import (
-    Neighbour,
-    References,
-    as_thumbnail,
-    choose_references,
-)
+from oddone.detector.fitting import group_names, one_pass
+from oddone.detector.references import Neighbour, References
 from oddone.detector.view_encoder import Pixels, Space, ViewEncoder, as_tensor, batches_of
-from oddone.errors import DataError, SettingsError, SettingsWarning
-from oddone.fusion import Fuse, PerView, Verdicts, decide, harmonic
+from oddone.errors import SettingsError, SettingsWarning
+from oddone.fusion import Fuse, PerView, Verdicts, harmonic
 from oddone.training import TrainedNetwork
 from oddone.transforms import MakeViews, eight_turns, one_view
 
-MOST_REFERENCES = 5000
-IMAGES_PER_MOMENTS = 1024
+NAMING_SHRINKAGE = 1e-4  # pooled covariances need hardly any
 
 
 class Explanation(NamedTuple):
@@ -41,6 +36,7 @@ class Explanation(NamedTuple):
     p_value: float | None
     """The share of normal images that are this odd or odder; None without a calibration."""
     distances: Float[Tensor, "views classes"]
+    """How far each view is from each class; fused, the label's is the smallest."""
     neighbours: tuple[Neighbour, ...]
 
 
@@ -60,13 +56,24 @@ class Scored(NamedTuple):
     neighbours: tuple[Neighbour, ...] = ()
 
 
+class _Measured(NamedTuple):
+    """All that is measured of some images."""
+
+    scores: Float[Tensor, " images"]
+    distances: PerView
+    """Of the Gaussians that name classes."""
+    heads: Float[Tensor, "images head_dim"]
+
+
 @dataclass(frozen=True, eq=False)
 class Detector:
     """A classifier that knows when it is looking at something it has never seen."""
 
     encoder: ViewEncoder
     gaussians: Gaussians
-    """One per (pose, class)."""
+    """One per (pose, class), to measure how odd an image is."""
+    naming: Gaussians
+    """One per (pose, class), alike enough in width to say which class is nearest."""
     fuse: Fuse
     references: References
     calibration: Calibration | None = None
@@ -84,12 +91,15 @@ class Detector:
         space: Space = "head",
         shrinkage: Shrinkage = "oas",
         tied: bool = False,
+        pooling: float = 0.7,
         progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector: one Gaussian per (pose, class) of the un-augmented training images.
 
         `only` are the numbers of the images to fit on, all by default. The images are read once,
-        a batch at a time.
+        a batch at a time. Scores are measured with the covariances that `shrinkage` and `tied`
+        make of the moments. Labels are measured with covariances moved by `pooling` towards that
+        of all groups; 0 is the paper, which names the class whose distance is the score.
         """
         if views is not one_view and trained.settings.rotations != "task":
             name = getattr(views, "__name__", "any other")
@@ -101,14 +111,18 @@ class Detector:
                 stacklevel=2,
             )
         source = _loaded(source, trained)
-        _check_classes(source, trained)
         only = _numbers(source, only)
         encoder = ViewEncoder(trained, views, space)
-        moments, references = _one_pass(encoder, source, only, progress)
-        gaussians = Gaussians.fit(moments, shrinkage, tied, _group_names(moments, trained.classes))
+        moments, references = one_pass(encoder, source, only, progress)
+        names = group_names(moments, trained.classes)
+        gaussians = Gaussians.fit(moments, shrinkage, tied, names)
+        naming = gaussians
+        if pooling > 0:
+            naming = Gaussians.fit(moments.pooled(pooling), NAMING_SHRINKAGE, names=names)
         return Detector(
             encoder,
             gaussians.to(encoder.device, torch.float32),
+            naming.to(encoder.device, torch.float32),
             fuse,
             references,
         )
@@ -147,11 +161,14 @@ class Detector:
     def to(self, device: torch.device | str) -> "Detector":
         """Return the detector on another device; its network moves there."""
         self.encoder.trained.network.to(device)
-        return replace(self, gaussians=self.gaussians.to(device))
+        return replace(self, gaussians=self.gaussians.to(device), naming=self.naming.to(device))
 
     def __call__(self, images: Pixels | np.ndarray) -> Verdicts:
-        """Return the verdicts on images of the encoder's size: uint8, or floats from 0 to 1."""
-        return decide(self.fuse(self._distances(images)), self.threshold)
+        """Return the verdicts on images of the encoder's size: uint8, or floats from 0 to 1.
+
+        The label is the class at the smallest of the `distances`; the score is measured apart.
+        """
+        return self._verdicts(self._measured(images))
 
     def calibrate(
         self,
@@ -183,26 +200,21 @@ class Detector:
 
     def explain(self, images: Pixels | np.ndarray, neighbours: int = 3) -> list[Explanation]:
         """Return for each image its distance per view and class, and similar training images."""
-        distances, heads = [], []
-        for batch in self._batches(images):
-            encoded = self.encoder(batch)
-            distances.append(self._measured(encoded.embeddings, encoded.poses))
-            heads.append(encoded.heads)
-        per_view = torch.cat(distances, dim=1).cpu()
-        verdicts = decide(self.fuse(per_view), self.threshold)
+        measured = self._measured(images)
+        verdicts = self._verdicts(measured)
         p_values = (
             [None] * len(verdicts.scores)
             if self.calibration is None
             else self.p_values(verdicts.scores).tolist()
         )
-        near = self.references.nearest(torch.cat(heads), neighbours)
+        near = self.references.nearest(measured.heads, neighbours)
         return [
             Explanation(
                 verdicts.scores[image].item(),
                 int(verdicts.labels[image]),
                 bool(verdicts.anomalous[image]),
                 p_values[image],
-                per_view[:, image],
+                measured.distances[:, image],
                 near[image],
             )
             for image in range(len(near))
@@ -225,13 +237,34 @@ class Detector:
 
         return score(self, source, batch_size, neighbours, progress)
 
-    def _distances(self, images: Pixels | np.ndarray) -> PerView:
-        """Return the distance of every view of every image to every class."""
-        parts = []
-        for batch in self._batches(images):
-            encoded = self.encoder(batch)
-            parts.append(self._measured(encoded.embeddings, encoded.poses))
-        return torch.cat(parts, dim=1).cpu()
+    def _verdicts(self, measured: _Measured) -> Verdicts:
+        distances = self.fuse(measured.distances)
+        return Verdicts(
+            measured.scores,
+            distances.argmin(dim=1),
+            measured.scores > self.threshold,
+            distances,
+        )
+
+    def _measured(self, images: Pixels | np.ndarray) -> _Measured:
+        batches = [self._measured_batch(batch) for batch in self._batches(images)]
+        return _Measured(
+            torch.cat([batch.scores for batch in batches]).cpu(),
+            torch.cat([batch.distances for batch in batches], dim=1).cpu(),
+            torch.cat([batch.heads for batch in batches]),
+        )
+
+    @torch.no_grad()
+    def _measured_batch(self, images: Pixels) -> _Measured:
+        encoded = self.encoder(images)
+        views = encoded.embeddings.shape[:2]
+        rows, poses = encoded.embeddings.flatten(0, 1), encoded.poses.repeat_interleave(views[1])
+        n_poses = len(self.gaussians.mean) // len(self.classes)
+        own, naming = (
+            gaussians.pose_distances(rows, poses, n_poses).reshape(*views, len(self.classes))
+            for gaussians in (self.gaussians, self.naming)
+        )
+        return _Measured(self.fuse(own).amin(dim=1), naming, encoded.heads)
 
     def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
         images = as_tensor(images)
@@ -239,34 +272,11 @@ class Detector:
         batches: tuple[Tensor, ...] = images.split(self.encoder.images_at_once)
         return batches  # one empty batch where there are no images
 
-    @torch.no_grad()
-    def _measured(
-        self, embeddings: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
-    ) -> PerView:
-        views, images = embeddings.shape[:2]
-        n_poses = len(self.gaussians.mean) // len(self.classes)
-        rows = embeddings.flatten(0, 1)
-        distances = self.gaussians.pose_distances(rows, poses.repeat_interleave(images), n_poses)
-        return distances.reshape(views, images, len(self.classes))
-
 
 def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
     if isinstance(source, str):
         return load(source, size=trained.image_size)
     return source
-
-
-def _check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
-    if source.classes != trained.classes:
-        raise DataError(
-            f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "
-            f"on {_listed(trained.classes)}; fit on the images it was trained on"
-        )
-
-
-def _listed(classes: tuple[str, ...]) -> str:
-    shown = ", ".join(classes[:5]) or "none"
-    return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown
 
 
 def _numbers(source: ImageSet, only: Int[np.ndarray, " some"] | None) -> Int[np.ndarray, " some"]:
@@ -281,70 +291,3 @@ def _numbers(source: ImageSet, only: Int[np.ndarray, " some"] | None) -> Int[np.
             f"only holds {outside[0]}, and the {len(source)} images are numbered from 0"
         )
     return only
-
-
-def _one_pass(
-    encoder: ViewEncoder,
-    source: ImageSet,
-    only: Int[np.ndarray, " some"],
-    progress: Progress | None,
-) -> tuple[Moments, References]:
-    """Return the moments of every (pose, class), and the images to remember."""
-    classes = len(encoder.trained.classes)
-    labels = source.labels[only]
-    _check_labels(labels, classes)
-    chosen = choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)
-    moments: Moments | None = None
-    heads = []
-    for start in range(0, len(only), IMAGES_PER_MOMENTS):
-        part = only[start : start + IMAGES_PER_MOMENTS]
-        remembered = chosen[(chosen >= start) & (chosen < start + len(part))] - start
-        encoded = [
-            encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
-        ]
-        here = _moments(
-            torch.cat([batch.embeddings for batch in encoded], dim=1),
-            encoded[0].poses,
-            torch.from_numpy(source.labels[part]),
-            classes,
-        )
-        moments = here if moments is None else moments + here
-        heads.append(torch.cat([batch.heads for batch in encoded])[remembered])
-        if progress is not None:
-            progress(start + len(part), len(only), "fitting")
-    assert moments is not None  # noqa: S101  (there is at least one image)
-    return moments, References(
-        torch.cat(heads).half().cpu(),
-        torch.from_numpy(labels[chosen]),
-        tuple(source.paths[number] for number in only[chosen]),
-        tuple(as_thumbnail(source.images[number]) for number in only[chosen]),
-    )
-
-
-def _check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
-    if len(labels) == 0:
-        raise DataError("0 images are too few to fit on; give at least 2 of each class")
-    strange = int(((labels < 0) | (labels >= classes)).sum())
-    if strange > 0:
-        raise DataError(
-            f"{strange} of {len(labels)} images have no label of the {classes} classes that the "
-            f"encoder was trained on; fit on images with labels"
-        )
-
-
-def _moments(
-    embeddings: Float[Tensor, "views images dim"],
-    poses: Int[Tensor, " views"],
-    labels: Int[Tensor, " images"],
-    classes: int,
-) -> Moments:
-    """Return the moments of the views; a mirrored view belongs to the group of its turn."""
-    groups = poses.cpu()[:, None] * classes + labels
-    rows = embeddings.flatten(0, 1).cpu()  # in float64, which not every device has
-    return Moments.of(rows, groups.flatten(), (int(poses.max()) + 1) * classes)
-
-
-def _group_names(moments: Moments, classes: tuple[str, ...]) -> list[str]:
-    n_poses = len(moments.count) // len(classes)
-    turned = [f" turned by {90 * pose} degrees" if pose else "" for pose in range(n_poses)]
-    return [f"{name}{how}" for how in turned for name in classes]

@@ -1,0 +1,99 @@
+"""One pass over the training images: the moments of every (pose, class), and what to remember."""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.data import ImageSet
+from oddone.data.decode import Progress
+from oddone.density import Moments
+from oddone.detector.references import References, as_thumbnail, choose_references
+from oddone.detector.view_encoder import ViewEncoder, batches_of
+from oddone.errors import DataError
+from oddone.training import TrainedNetwork
+
+MOST_REFERENCES = 5000
+IMAGES_PER_MOMENTS = 1024
+
+
+def one_pass(
+    encoder: ViewEncoder,
+    source: ImageSet,
+    only: Int[np.ndarray, " some"],
+    progress: Progress | None,
+) -> tuple[Moments, References]:
+    """Return the moments of every (pose, class), and the images to remember."""
+    classes = len(encoder.trained.classes)
+    labels = source.labels[only]
+    _check_classes(source, encoder.trained)
+    _check_labels(labels, classes)
+    chosen = choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)
+    moments: Moments | None = None
+    heads = []
+    for start in range(0, len(only), IMAGES_PER_MOMENTS):
+        part = only[start : start + IMAGES_PER_MOMENTS]
+        remembered = chosen[(chosen >= start) & (chosen < start + len(part))] - start
+        encoded = [
+            encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
+        ]
+        here = _moments(
+            torch.cat([batch.embeddings for batch in encoded], dim=1),
+            encoded[0].poses,
+            torch.from_numpy(source.labels[part]),
+            classes,
+        )
+        moments = here if moments is None else moments + here
+        heads.append(torch.cat([batch.heads for batch in encoded])[remembered])
+        if progress is not None:
+            progress(start + len(part), len(only), "fitting")
+    assert moments is not None  # noqa: S101  (there is at least one image)
+    return moments, References(
+        torch.cat(heads).half().cpu(),
+        torch.from_numpy(labels[chosen]),
+        tuple(source.paths[number] for number in only[chosen]),
+        tuple(as_thumbnail(source.images[number]) for number in only[chosen]),
+    )
+
+
+def _check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
+    if source.classes != trained.classes:
+        raise DataError(
+            f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "
+            f"on {_listed(trained.classes)}; fit on the images it was trained on"
+        )
+
+
+def _listed(classes: tuple[str, ...]) -> str:
+    shown = ", ".join(classes[:5]) or "none"
+    return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown
+
+
+def _check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
+    if len(labels) == 0:
+        raise DataError("0 images are too few to fit on; give at least 2 of each class")
+    strange = int(((labels < 0) | (labels >= classes)).sum())
+    if strange > 0:
+        raise DataError(
+            f"{strange} of {len(labels)} images have no label of the {classes} classes that the "
+            f"encoder was trained on; fit on images with labels"
+        )
+
+
+def _moments(
+    embeddings: Float[Tensor, "views images dim"],
+    poses: Int[Tensor, " views"],
+    labels: Int[Tensor, " images"],
+    classes: int,
+) -> Moments:
+    """Return the moments of the views; a mirrored view belongs to the group of its turn."""
+    groups = poses.cpu()[:, None] * classes + labels
+    rows = embeddings.flatten(0, 1).cpu()  # in float64, which not every device has
+    return Moments.of(rows, groups.flatten(), (int(poses.max()) + 1) * classes)
+
+
+def group_names(moments: Moments, classes: tuple[str, ...]) -> list[str]:
+    """Return what people call the groups."""
+    n_poses = len(moments.count) // len(classes)
+    turned = [f" turned by {90 * pose} degrees" if pose else "" for pose in range(n_poses)]
+    return [f"{name}{how}" for how in turned for name in classes]
