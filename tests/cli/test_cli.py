@@ -38,9 +38,7 @@ def test_every_data_command_has_an_example_in_its_help(run_oddone: Run, command:
     assert f"Example: oddone data {command}" in printed
 
 
-@pytest.mark.parametrize(
-    "command", ["train", "score", "explain", "evaluate", "calibrate", "demo"]
-)
+@pytest.mark.parametrize("command", ["train", "score", "explain", "evaluate", "calibrate", "demo"])
 def test_every_command_has_an_example_in_its_help(run_oddone: Run, command: str) -> None:
     code, printed, _ = run_oddone(command, "--help")
     assert code == 0

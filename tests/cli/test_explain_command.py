@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oddone.data.decode import decode
 from oddone.detector import Detector
 from runs import tiny_source
 
@@ -19,6 +20,16 @@ def picture(tmp_path: Path) -> Path:
     pixels = tiny_source(seed=9).images[0].transpose(1, 2, 0)
     Image.fromarray(pixels).resize((32, 32), Image.Resampling.NEAREST).save(path)
     return path
+
+
+@pytest.fixture
+def _among_files(picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a folder with a picture, a cut one and an empty file."""
+    monkeypatch.chdir(tmp_path)
+    Path("empty.png").touch()
+    with Image.open(picture) as whole:
+        whole.save("broken.jpg")
+    Path("broken.jpg").write_bytes(Path("broken.jpg").read_bytes()[:-200])
 
 
 @pytest.fixture
@@ -38,8 +49,7 @@ def test_a_picture_file_is_explained_in_words_and_as_a_picture(
     )
     assert (code, complained) == (0, "")
     detector = Detector.load(detector_file)
-    pixels = tiny_source(seed=9).images[0]
-    explanation = detector.explain(pixels[None])[0]
+    explanation = detector.explain(decode(picture, 16)[None])[0]
     lines = printed.splitlines()
     name = "none of the 3 classes" if explanation.anomalous else detector.classes[explanation.label]
     assert lines[0] == f"This image is {name}"
@@ -96,28 +106,16 @@ def test_without_a_calibration_no_p_value_is_told(
         ("one [bold].png", "one [bold].png", "would overwrite the image itself"),
     ],
 )
+@pytest.mark.usefixtures("_among_files")
 def test_a_mistake_is_one_line_and_exit_code_2(
-    run_oddone: Run,
-    detector_file: Path,
-    picture: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    image: str,
-    out: str,
-    message: str,
+    run_oddone: Run, detector_file: Path, image: str, out: str, message: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty.png").touch()
-    with Image.open(picture) as whole:
-        whole.convert("RGB").save("broken.jpg")
-    Path("broken.jpg").write_bytes(Path("broken.jpg").read_bytes()[:-200])
-    before = picture.read_bytes()
+    before = {path: path.read_bytes() for path in Path().iterdir()}
     code, printed, complained = run_oddone("explain", str(detector_file), image, "--out", out)
     assert (code, printed) == (2, "")
     assert message in complained
     assert complained.count("\n") == 1
-    assert not Path("why.png").exists()
-    assert picture.read_bytes() == before
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_without_matplotlib_the_error_says_what_to_install(
@@ -134,5 +132,5 @@ def test_without_matplotlib_the_error_says_what_to_install(
 def test_the_help_has_an_example_and_warns_of_overwriting(run_oddone: Run) -> None:
     code, printed, _ = run_oddone("explain", "--help")
     assert code == 0
-    assert "oddone explain run photos/one.jpg --out why.png" in " ".join(printed.split())
+    assert "Example: oddone explain run " in printed
     assert "overwritten" in printed

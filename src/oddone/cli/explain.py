@@ -1,0 +1,94 @@
+"""`oddone explain`: why one image got its verdict, in words and as a picture."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from cyclopts import App
+from jaxtyping import UInt8
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+from oddone.cli.detectors import open_detector
+from oddone.cli.terminal import bar, list_broken, printable, say
+from oddone.data import load
+from oddone.data.decode import BrokenImageError, decode, without_warnings
+from oddone.detector import Detector, Explanation
+from oddone.errors import DataError, SettingsError
+
+app = App(name="explain")
+
+
+class Chosen(NamedTuple):
+    """The image to explain, and where it is from."""
+
+    pixels: UInt8[np.ndarray, "3 size size"]
+    path: str
+
+
+@app.default
+def explain(detector: Path, image: str, /, *, out: Path, number: int | None = None) -> None:
+    """Draw a picture of why an image got its verdict, and say it in words.
+
+    Examples: `oddone explain run photo.jpg --out why.png`, `oddone explain run
+    fashion:unseen#test --number 17 --out why.svg`.
+
+    Parameters
+    ----------
+    detector
+        The directory of a finished run, or the file of a detector.
+    image
+        A picture file; or, with --number, images as `oddone data list` names them.
+    out
+        The picture to write: .png, .svg or .pdf. A file of that name is overwritten.
+    number
+        Which image of a source such as `fashion:unseen#test`, counted from 0.
+    """
+    from oddone.report import draw_explanation, save_figure  # noqa: PLC0415  (an extra)
+    from oddone.report.style import check_figure_path  # noqa: PLC0415
+
+    check_figure_path(out)
+    if number is None and out.resolve() == Path(image).resolve():
+        raise SettingsError(f"--out {out} would overwrite the image itself; choose another name")
+    opened = open_detector(detector)
+    size = opened.image_size
+    chosen = _picture(image, size) if number is None else _numbered(image, number, size)
+    explanation = opened.explain(chosen.pixels[None])[0]
+    figure = draw_explanation(opened, chosen.pixels, explanation, title=chosen.path)
+    save_figure(figure, out)
+    _tell(opened, explanation)
+    say(f"The picture is {out}")
+
+
+def _picture(path: str, size: int) -> Chosen:
+    try:
+        with without_warnings():
+            return Chosen(decode(Path(path), size), path)
+    except BrokenImageError as error:
+        raise DataError(
+            f"{path} cannot be read as a picture: {error}; name one picture file, or choose one "
+            f"of several images by --number"
+        ) from error
+
+
+def _numbered(source: str, number: int, size: int) -> Chosen:
+    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        images = load(source, size=size, progress=progress)
+    list_broken(images.broken)
+    if not 0 <= number < len(images):
+        raise DataError(
+            f"--number {number}: {source} has {len(images):,} images; choose 0 to {len(images) - 1}"
+        )
+    return Chosen(np.array(images.images[number]), images.paths[number])
+
+
+def _tell(detector: Detector, explanation: Explanation) -> None:
+    from oddone.report.words import in_words  # noqa: PLC0415  (an extra)
+
+    words = in_words(detector, explanation)
+    p_value = "" if explanation.p_value is None else f" (p-value {explanation.p_value:.2g})"
+    say(f"{words.beginning} {words.headline}")
+    say(f"{words.how_odd}{p_value}. {words.how_decided}")
+    say("The training images that look most like it:")
+    for near in explanation.neighbours:
+        like = f"{near.similarity:.2f} like {detector.classes[near.label]}: {near.path}"
+        say(f"  {printable(like)}")

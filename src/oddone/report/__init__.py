@@ -1,0 +1,15 @@
+"""Pictures: of one verdict, for a colleague who never heard of the method."""
+
+from oddone.errors import SettingsError
+
+try:
+    import matplotlib as mpl  # noqa: F401  (an extra, which only this package imports)
+except ImportError as error:
+    raise SettingsError(
+        "pictures need a package that is not here: pip install 'oddone[report]'"
+    ) from error
+
+from oddone.report.explanation import draw_explanation
+from oddone.report.style import save_figure
+
+__all__ = ["draw_explanation", "save_figure"]

@@ -1,0 +1,295 @@
+"""One image's verdict in one picture: what it is, what it looks like, how odd that is.
+
+Below the image and its verdict stand three charts. Two lead to the name: each view's distance to
+the nearest class, then the distance of all views together to every class. The third leads to the
+verdict: the score among the scores of normal images.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import ColorType
+
+from oddone.detector import Calibration, Detector, Explanation
+from oddone.report.style import (
+    FAINT,
+    INK,
+    NORMAL,
+    ODD,
+    PALE,
+    UNKNOWN,
+    axes_at,
+    drawing,
+    new_figure,
+    show_image,
+    tinted,
+    write,
+)
+from oddone.report.words import Words, in_words, legible, number
+from oddone.transforms import turn
+
+MOST_CLASSES = 10
+MOST_NEIGHBOURS = 3
+MOST_BINS = 30
+
+
+class _Column(NamedTuple):
+    """Where one of the charts stands, from left to right."""
+
+    left: float
+    width: float
+
+
+# All in inches. The image stands above the first column, its verdict above the others.
+_WIDTH, _HEIGHT = 12.0, 9.15
+_VIEWS, _CLASSES, _SCORES = _Column(0.5, 3.3), _Column(4.35, 3.6), _Column(8.5, 3.0)
+_TOP, _IMAGE_SIDE, _VERDICT_WIDTH = 0.5, 3.3, 7.15
+_HEADING_TOP, _CHART_TOP, _CHART_HEIGHT, _ROW_HEIGHT = 4.55, 5.2, 3.1, 0.4
+_NAMES_WIDTH, _NUMBERS_WIDTH = 1.42, 0.5
+
+_HEADING = {"size": 12, "weight": "bold"}
+
+
+def draw_explanation(
+    detector: Detector,
+    image: UInt8[np.ndarray, "3 height width"],
+    explanation: Explanation,
+    *,
+    title: str = "",
+) -> Figure:
+    """Return a picture of why the image got its verdict; the title says which image it is."""
+    with drawing():
+        figure = new_figure(_WIDTH, _HEIGHT)
+        colour = _colour(detector, explanation)
+        _draw_image(figure, image, title, colour)
+        _write_verdict(figure, in_words(detector, explanation), colour)
+        _draw_neighbours(figure, detector, explanation)
+        _draw_views(figure, detector, image, explanation, colour)
+        _draw_classes(figure, detector, explanation, colour)
+        if detector.calibration is None:
+            _tell_how_to_calibrate(figure)
+        else:
+            _draw_normal_scores(figure, detector.calibration, explanation, colour)
+    return figure
+
+
+def _colour(detector: Detector, explanation: Explanation) -> str:
+    if detector.calibration is None:
+        return UNKNOWN
+    return ODD if explanation.anomalous else NORMAL
+
+
+# --- The image, its verdict, and what it looks like -------------------------------------------
+
+
+def _draw_image(
+    figure: Figure, image: UInt8[np.ndarray, "3 height width"], title: str, colour: str
+) -> None:
+    axes = show_image(figure, _VIEWS.left, _TOP, _IMAGE_SIDE, image.transpose(1, 2, 0))
+    axes.set_label("image")
+    axes.spines[:].set(visible=True, color=colour, linewidth=3)
+    write(figure, _VIEWS.left, _TOP + _IMAGE_SIDE + 0.12, title, _IMAGE_SIDE, color=FAINT)
+
+
+def _write_verdict(figure: Figure, verdict: Words, colour: str) -> None:
+    for below, words, look in (
+        (0.00, verdict.beginning, {"size": 12, "color": FAINT}),
+        (0.23, verdict.headline, {"size": 27, "weight": "bold", "color": colour}),
+        (0.83, verdict.how_odd, {"size": 14}),
+        (1.16, verdict.how_decided, {"size": 10.5, "color": FAINT}),
+    ):
+        write(figure, _CLASSES.left, _TOP + below, words, _VERDICT_WIDTH, **look)
+
+
+def _draw_neighbours(figure: Figure, detector: Detector, explanation: Explanation) -> None:
+    side, gap = 1.15, 0.1
+    top, width = _TOP + _IMAGE_SIDE - side, _VERDICT_WIDTH / MOST_NEIGHBOURS
+    words = "The training images that look most like it"
+    write(figure, _CLASSES.left, top - 0.32, words, _VERDICT_WIDTH, **_HEADING)
+    for place, neighbour in enumerate(explanation.neighbours[:MOST_NEIGHBOURS]):
+        left = _CLASSES.left + place * width
+        show_image(figure, left, top, side, neighbour.thumbnail).set_label("neighbour")
+        for below, words, look in (
+            (0.24, detector.classes[neighbour.label], {"size": 11, "weight": "bold"}),
+            (0.50, f"similarity {neighbour.similarity:.2f}", {"size": 9}),
+            (0.74, neighbour.path, {"size": 8, "color": FAINT}),
+        ):
+            write(figure, left + side + gap, top + below, words, width - side - 2 * gap, **look)
+
+
+# --- Distances as bars ------------------------------------------------------------------------
+
+
+class _Bar(NamedTuple):
+    name: str
+    distance: float
+    colour: ColorType
+    is_label: bool = False
+    """Whether it is the distance that gives the image its label."""
+
+
+def _draw_views(
+    figure: Figure,
+    detector: Detector,
+    image: UInt8[np.ndarray, "3 height width"],
+    explanation: Explanation,
+    colour: str,
+) -> None:
+    """Draw how far each view is from the nearest class, and how far they are together."""
+    upright = torch.from_numpy(image)[None].float() / 255
+    views = detector.encoder.views(upright)
+    pictures = views.images[:, 0]
+    turned = turn(upright.repeat(len(pictures), 1, 1, 1), views.poses)
+    names = [
+        _view_name(pose, mirrored=not torch.equal(picture, plain))
+        for pose, picture, plain in zip(views.poses.tolist(), pictures, turned, strict=True)
+    ]
+    distances = explanation.distances[:, explanation.label]
+    bars = [_Bar(*row, tinted(colour)) for row in zip(names, distances.tolist(), strict=True)]
+    heading, each = "Its one view", "it"
+    if len(pictures) > 1:
+        heading, each = f"Its {len(pictures)} views", "each"
+        bars.append(_Bar("together", _together(detector, explanation)[explanation.label], colour))
+    bars[-1] = bars[-1]._replace(colour=colour, is_label=True)
+    nearest = legible(detector.classes[explanation.label])
+    _write_heading(figure, _VIEWS, heading, f"how far {each} is from {nearest}")
+    _draw_bars(figure, _VIEWS, bars).set_label("views")
+    side = 0.92 * _row_height(bars)
+    left = _VIEWS.left + _NAMES_WIDTH - 0.08 - side
+    for place, picture in enumerate(pictures):
+        pixels = (picture.permute(1, 2, 0) * 255).round().byte().numpy()
+        top = _CHART_TOP + (place + 0.5) * _row_height(bars) - side / 2
+        show_image(figure, left, top, side, pixels).set_label("view")
+
+
+def _view_name(pose: int, *, mirrored: bool) -> str:
+    if pose == 0:
+        return "mirrored" if mirrored else "as it is"
+    return f"{'mirrored' if mirrored else 'turned'} {90 * pose}°"
+
+
+def _draw_classes(
+    figure: Figure, detector: Detector, explanation: Explanation, colour: str
+) -> None:
+    """Draw how far all views together are from the nearest classes."""
+    distances = _together(detector, explanation)
+    nearest = np.argsort(distances)[:MOST_CLASSES]
+    bars = [_Bar(detector.classes[label], distances[label], PALE) for label in nearest]
+    bars[0] = bars[0]._replace(colour=colour, is_label=True)
+    heading = "How far from each class"
+    if len(distances) > MOST_CLASSES:
+        heading = f"The nearest {MOST_CLASSES} of {len(distances):,} classes"
+    _write_heading(figure, _CLASSES, heading, "all views together; the nearest gives the name")
+    _draw_bars(figure, _CLASSES, bars).set_label("classes")
+
+
+def _together(detector: Detector, explanation: Explanation) -> list[float]:
+    """Return how far all views together are from each class."""
+    distances: list[float] = detector.fuse(explanation.distances[:, None])[0].tolist()
+    return distances
+
+
+def _draw_bars(figure: Figure, column: _Column, bars: list[_Bar]) -> Axes:
+    """Return axes with a bar for each distance, names to their left and numbers to their right."""
+    left, right = column.left + _NAMES_WIDTH, column.left + column.width
+    row = _row_height(bars)
+    axes = axes_at(figure, left, _CHART_TOP, right - _NUMBERS_WIDTH - left, row * len(bars))
+    for place, bar in enumerate(bars):
+        axes.barh(place + 0.5, bar.distance, 0.7, color=bar.colour)
+        middle = _CHART_TOP + row * (place + 0.5)
+        look = {"va": "center", "weight": "bold" if bar.is_label else "normal"}
+        write(figure, column.left, middle, bar.name, _NAMES_WIDTH - 0.1, **look)
+        write(figure, right, middle, number(bar.distance), _NUMBERS_WIDTH, ha="right", **look)
+    farthest = max(bar.distance for bar in bars)
+    axes.set(xlim=(0, 1.05 * farthest or 1), ylim=(len(bars), 0), yticks=[], xlabel="distance")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    return axes
+
+
+def _row_height(bars: list[_Bar]) -> float:
+    return min(_ROW_HEIGHT, _CHART_HEIGHT / len(bars))
+
+
+# --- The score among others -------------------------------------------------------------------
+
+
+def _draw_normal_scores(
+    figure: Figure, calibration: Calibration, explanation: Explanation, colour: str
+) -> None:
+    """Draw the scores of normal images, where odd begins, and where this image is."""
+    scores = calibration.scores.numpy()
+    score, threshold = explanation.score, calibration.threshold
+    normal = "1 normal image" if len(scores) == 1 else f"{len(scores):,} normal images"
+    _write_heading(figure, _SCORES, "How odd it is", f"its score among {normal}")
+    axes = axes_at(figure, _SCORES.left + 0.55, _CHART_TOP, _SCORES.width - 0.55, _CHART_HEIGHT)
+    axes.set_label("scores")
+    low, high = _score_range(min(scores[0], score), score, threshold)
+    bins = min(MOST_BINS, 2 * math.isqrt(len(scores)))
+    counts, _, _ = axes.hist(scores.clip(max=high), bins, color=tinted(NORMAL))
+    axes.axvspan(threshold, high, color=tinted(ODD, 0.1), linewidth=0, zorder=0)
+    axes.set(xlim=(low, high), xlabel="score")
+    axes.set(ylim=(0, np.max(counts) / 0.7), ylabel="normal images")  # room above for the words
+    axes.spines.left.set_visible(True)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    free = (low, score) if score > threshold else (score, high)
+    words = f"threshold {number(threshold)}"
+    _mark(axes, threshold, words, 0.8, free, color=INK, dashes=(4, 3))
+    this = f"this image {number(score)}"
+    if score <= high:
+        _mark(axes, score, this, 0.93, (low, high), color=colour, linewidth=2.5)
+    else:
+        _mark(axes, high, f"{this} →", 0.93, (low, high), color=colour, linewidth=0)
+
+
+def _score_range(least: float, score: float, threshold: float) -> tuple[float, float]:
+    """Return where the axis begins and ends; what is very odd lies beyond its end."""
+    normal = threshold - least or 1.0
+    # Right of the threshold is room for its name; left of it, enough to see the normal scores.
+    width = min(max(1.05 * (score - least), 1.8 * normal), 4.5 * normal)
+    return least - 0.03 * width, least + width
+
+
+def _tell_how_to_calibrate(figure: Figure) -> None:
+    _write_heading(figure, _SCORES, "How odd it is", "not known yet")
+    for line, words in enumerate(
+        (
+            "Without a calibration, nothing is",
+            "called odd. Show the detector images",
+            "that are normal, and new to it:",
+            "",
+            "oddone calibrate RUN SOURCE",
+        )
+    ):
+        write(figure, _SCORES.left, _CHART_TOP + 0.24 * line, words, _SCORES.width, size=10.5)
+
+
+def _mark(
+    axes: Axes, place: float, words: str, height: float, free: tuple[float, float], **look: Any
+) -> None:
+    """Draw an upright line with words at its upper end, on the side where more is free."""
+    upright = axes.get_xaxis_transform()
+    axes.plot([place, place], [0, height], transform=upright, clip_on=False, **look)
+    right = free[1] - place > place - free[0]
+    axes.annotate(
+        words,
+        (place, height),
+        xycoords=upright,
+        xytext=(4 if right else -4, 0),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        va="center",
+        color=look["color"],
+        size=9,
+    )
+
+
+def _write_heading(figure: Figure, column: _Column, words: str, more: str) -> None:
+    write(figure, column.left, _HEADING_TOP, words, column.width, **_HEADING)
+    write(figure, column.left, _HEADING_TOP + 0.26, more, column.width, color=FAINT)

@@ -1,0 +1,163 @@
+"""What all pictures have in common: colours that every eye can tell apart, type, and files."""
+
+import io
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from jaxtyping import UInt8
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from matplotlib.text import Text
+from matplotlib.typing import ColorType
+
+from oddone.errors import SettingsError
+from oddone.report.words import legible
+from oddone.training.files import write_bytes
+
+# The palette of Okabe and Ito: blue is normal, vermilion is odd, grey is neither.
+NORMAL, ODD, UNKNOWN = "#0072B2", "#D55E00", "#595959"
+INK, FAINT, PALE = "#222222", "#6B6B6B", "#D9D9D9"
+
+DPI = 150
+ENDINGS = (".png", ".svg", ".pdf")
+
+# Matplotlib's own font has no Chinese, Japanese or Korean; systems come with one of these.
+_FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+)
+_INSTALLED = {font.name for font in fontManager.ttflist}
+
+_STYLE: dict[Any, Any] = {
+    "font.family": [font for font in _FONTS if font in _INSTALLED],
+    "font.size": 9.5,
+    "text.color": INK,
+    "text.parse_math": False,  # a class may be called $x$
+    "text.usetex": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": FAINT,
+    "axes.linewidth": 0.8,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.bbox": None,
+    "savefig.facecolor": "auto",
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw within this in our style, whatever the user's own settings are."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # A name in a script that no font here has is shown as boxes; the rest stays readable.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def tinted(colour: str, strength: float = 0.45) -> ColorType:
+    """Return a paler form of a colour, for what only plays along."""
+    return (colour, strength)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of this many inches, which pyplot never hears of."""
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Return new axes, placed by inches from the figure's top left corner."""
+    across, down = figure.get_size_inches()
+    return figure.add_axes(
+        (left / across, 1 - (top + height) / down, width / across, height / down)
+    )
+
+
+def write(figure: Figure, left: float, top: float, words: str, width: float, **look: Any) -> Text:
+    """Write a line by inches from the top left, shortened in the middle to be no wider."""
+    across, down = figure.get_size_inches()
+    text = figure.text(left / across, 1 - top / down, legible(words), **{"va": "top", **look})
+    return fit(text, width)
+
+
+def fit(text: Text, inches: float) -> Text:
+    """Return the text, shortened in the middle where it is wider than that."""
+    whole = text.get_text()
+
+    def width(kept: int) -> float:
+        text.set_text(shortened(whole, kept))
+        return text.get_window_extent().width / DPI
+
+    if width(len(whole)) > inches:
+        width(bisect_right(range(1, len(whole)), inches, key=width))
+    return text
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name of at most so many characters; the middle gives way to an ellipsis."""
+    if len(name) <= most:
+        return name
+    back = (most - 1) // 2
+    return f"{name[: most - 1 - back]}…{name[len(name) - back :]}"
+
+
+def show_image(
+    figure: Figure,
+    left: float,
+    top: float,
+    side: float,
+    image: UInt8[np.ndarray, "height width 3"],
+) -> Axes:
+    """Return axes that show a picture; where it is enlarged, its pixels become squares."""
+    axes = axes_at(figure, left, top, side, side)
+    enlarged = max(image.shape[:2]) < side * DPI
+    axes.imshow(image, interpolation="nearest" if enlarged else "antialiased")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    return axes
+
+
+def check_figure_path(path: Path) -> None:
+    """Raise a `SettingsError` unless a picture can be saved under that name."""
+    if path.suffix.lower() not in ENDINGS:
+        raise SettingsError(f"{path}: let the name of a picture end in {', '.join(ENDINGS)}")
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise SettingsError(f"{path} is a folder; name a file in it")
+
+
+def save_figure(figure: Figure, path: Path | str) -> None:
+    """Write a figure as the ending says: .png, .svg or .pdf; a file of that name is replaced."""
+    path = Path(path)
+    check_figure_path(path)
+    content = io.BytesIO()
+    with drawing():
+        figure.savefig(content, format=path.suffix.lower()[1:], dpi=DPI)
+    try:
+        write_bytes(path, content.getvalue())
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}; choose another place"
+        ) from error
