@@ -247,33 +247,6 @@ def test_a_group_with_too_few_images_is_named_with_its_count_and_the_fix() -> No
         Gaussians.fit(moments)
 
 
-def test_pooled_moments_lie_between_separate_and_tied_ones() -> None:
-    moments = Moments.of(*clouds(), 3)
-    assert_moments_close(moments.pooled(0.0), moments)
-    tied = Gaussians.fit(moments, tied=True)
-    torch.testing.assert_close(Gaussians.fit(moments.pooled(1.0)).whitening, tied.whitening)
-    own, shared = moments.scatter / moments.count[:, None, None], covariances(tied)
-    expected = 0.7 * own + 0.3 * torch.stack(list(shared))
-    found = covariances(Gaussians.fit(moments.pooled(0.3)))
-    torch.testing.assert_close(torch.stack(list(found)), expected)
-
-
-def test_pooling_rescues_a_group_that_is_too_small_and_an_empty_one_stays_empty() -> None:
-    embeddings, groups = clouds()
-    few = (groups != 2) | (torch.arange(len(groups)) < 6)
-    moments = Moments.of(embeddings[few], groups[few], 4)
-    assert int(moments.count[2]) < 5  # too few for four dimensions
-    pooled = moments.pooled(0.5)
-    torch.linalg.cholesky(pooled.scatter[2] / pooled.count[2])
-    assert not pooled.scatter[3].any()
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_a_share_of_pooling_outside_0_to_1_is_refused(share: float) -> None:
-    with pytest.raises(SettingsError, match="choose it from 0"):
-        Moments.of(*clouds(), 3).pooled(share)
-
-
 @pytest.mark.parametrize(("count", "tied", "needed"), [(0, False, 2), (1, False, 2), (0, True, 1)])
 def test_shrinkage_cannot_make_up_for_a_missing_group(count: int, tied: bool, needed: int) -> None:
     embeddings, groups = clouds(groups=2)

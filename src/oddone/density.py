@@ -77,18 +77,6 @@ class Moments:
         )
 
 
-    def pooled(self, share: float) -> "Moments":
-        """Return the moments with each covariance moved by a share towards that of all groups.
-
-        In between lies regularised discriminant analysis (Friedman, 1989); 1 ties all groups.
-        """
-        if not 0 <= share <= 1:
-            raise SettingsError(f"share={share}: choose it from 0 (not at all) to 1 (tied)")
-        count = self.count[:, None, None]
-        together = self.scatter.sum(dim=0) / self.count.sum().clamp(min=1)
-        return Moments(self.count, self.mean, torch.lerp(self.scatter, count * together, share))
-
-
 @dataclass(frozen=True)
 class Gaussians:
     """One Gaussian per group, ready to measure distances.
