@@ -81,8 +81,8 @@ def test_a_detector_comes_back_as_it_was(detector: Detector, file: Path, source:
 
 
 @pytest.mark.parametrize(
-    ("views", "space", "fuse"),
-    [(one_view, "head", "average"), (four_turns, "features", "nearest")],
+    ("views", "space", "fuse", "names"),
+    [(one_view, "head", "average", "nearest"), (four_turns, "features", "nearest", "linear")],
 )
 def test_every_choice_comes_back(
     trained: TrainedNetwork,
@@ -91,15 +91,23 @@ def test_every_choice_comes_back(
     views: MakeViews,
     space: Space,
     fuse: str,
+    names: Names,
 ) -> None:
     detector = Detector.fit(
-        trained, source, views=views, space=space, fuse=FUSIONS[fuse], tied=space == "features"
+        trained,
+        source,
+        views=views,
+        space=space,
+        fuse=FUSIONS[fuse],
+        tied=space == "features",
+        names=names,
     )
     detector.save(tmp_path / "a.oddone")
     loaded = Detector.load(str(tmp_path / "a.oddone"))
     assert_same_verdicts(loaded, detector, source.images)
     assert loaded.encoder.views is views
     assert loaded.fuse is FUSIONS[fuse]
+    assert (loaded.naming is None) == (names == "nearest")
     assert loaded.calibration is None
     assert loaded.provenance == {}
 
@@ -378,6 +386,7 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_tensor("calibration.scores", lambda s: s * torch.nan), "are no calibration"),
         (with_tensor("calibration.scores", Tensor.float), r"torch.float32 \[36\], not .*\[any\]"),
         (without("gaussians.mean"), "there is no gaussians.mean"),
+        (without("naming.bias"), "there is no naming.bias"),
         (with_tensor("gaussians.mean", Tensor.double), "torch.float64.*not torch.float32"),
         (with_tensor("gaussians.whitening", lambda w: w[0]), r"is torch.float32 \[8, 8\], not"),
         (without("network.encoder.head.2.bias"), "1 differ, such as 'encoder.head.2.bias'"),

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from sklearn.covariance import OAS
 
 from oddone.data import ImageSet
-from oddone.density import Gaussians, Shrinkage
+from oddone.density import Shrinkage
 from oddone.detector import Detector, Space
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
@@ -83,11 +83,9 @@ def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
     np.testing.assert_allclose(ours, covariances, atol=1e-3 * np.abs(covariances).max())
 
 
-def fused_slowly(
-    detector: Detector, gaussians: Gaussians, image: np.ndarray
-) -> Float64[np.ndarray, " classes"]:
+def fused_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, " classes"]:
     """Return the distance of an image to each class, view by view."""
-    distances = []
+    distances, gaussians = [], detector.gaussians
     for view in VIEWS_OF[detector.encoder.views]:
         embedding = embed_slowly(detector.encoder.trained, image, view, "head")
         of_pose = slice(view[1] * 3, view[1] * 3 + 3)
@@ -100,7 +98,18 @@ def fused_slowly(
     return len(distances) / (1 / np.array(distances)).sum(axis=0)
 
 
-@pytest.mark.parametrize("pooling", [0.0, 0.7])
+def named_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, " classes"]:
+    """Return the product of what the views say of each class, one after the other."""
+    assert detector.naming is not None
+    product = np.ones(3)
+    for view in VIEWS_OF[detector.encoder.views]:
+        features = embed_slowly(detector.encoder.trained, image, view, "features")
+        logits = detector.naming.weight[view[1]].numpy() @ features
+        odds = np.exp(logits + detector.naming.bias[view[1]].numpy())
+        product *= odds / odds.sum()
+    return product
+
+
 @pytest.mark.parametrize("fuse", [harmonic, nearest])
 @pytest.mark.parametrize("views", [one_view, four_turns, eight_turns])
 def test_verdicts_are_those_made_by_hand(
@@ -108,32 +117,32 @@ def test_verdicts_are_those_made_by_hand(
     source: ImageSet,
     views: MakeViews,
     fuse: Callable[..., torch.Tensor],
-    pooling: float,
 ) -> None:
-    detector = Detector.fit(trained, source, views=views, fuse=fuse, pooling=pooling)
+    detector = Detector.fit(trained, source, views=views, fuse=fuse)
     verdicts = detector(source.images[:5])
     for image in range(5):
-        own = fused_slowly(detector, detector.gaussians, source.images[image])
-        named = fused_slowly(detector, detector.naming, source.images[image])
-        np.testing.assert_allclose(verdicts.scores[image], own.min(), rtol=1e-3)
-        np.testing.assert_allclose(verdicts.distances[image], named, rtol=1e-3)
-        assert verdicts.labels[image] == named.argmin()
+        distances = fused_slowly(detector, source.images[image])
+        np.testing.assert_allclose(verdicts.distances[image], distances, rtol=1e-3)
+        assert verdicts.scores[image] == verdicts.distances[image].min()
+        assert verdicts.labels[image] == named_slowly(detector, source.images[image]).argmax()
     assert not verdicts.anomalous.any()  # for want of a threshold
     assert detector.threshold == math.inf
 
 
-def test_without_pooling_the_score_is_the_distance_of_the_label_as_in_the_paper(
+def test_the_nearest_class_gives_the_name_if_asked_for_as_in_the_paper(
     trained: TrainedNetwork, source: ImageSet
 ) -> None:
-    verdicts = Detector.fit(trained, source, pooling=0.0)(source.images)
-    assert torch.equal(verdicts.scores, verdicts.distances.amin(dim=1))
+    detector = Detector.fit(trained, source, names="nearest")
+    verdicts = detector(source.images)
+    assert torch.equal(verdicts.labels, verdicts.distances.argmin(dim=1))
+    explanation = detector.explain(source.images[:1])[0]
+    odds = torch.exp(-(verdicts.distances[0] ** 2) / 2)
+    torch.testing.assert_close(explanation.probabilities, odds / odds.sum())
 
 
-def test_pooling_1_names_classes_with_one_covariance_for_all(
-    trained: TrainedNetwork, source: ImageSet
-) -> None:
-    naming = Detector.fit(trained, source, pooling=1.0).naming
-    torch.testing.assert_close(naming.whitening, naming.whitening[:1].expand_as(naming.whitening))
+def test_how_names_are_given_changes_no_score(trained: TrainedNetwork, source: ImageSet) -> None:
+    nearest, linear = (Detector.fit(trained, source, names=n) for n in ("nearest", "linear"))
+    assert torch.equal(nearest(source.images).scores, linear(source.images).scores)
 
 
 def test_a_calibrated_detector_flags_what_lies_beyond_its_threshold(

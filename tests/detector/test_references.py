@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from PIL import Image
 
 from oddone.detector import References
-from oddone.detector.references import THUMBNAIL_PIXELS, as_thumbnail, choose_references
+from oddone.detector.references import THUMBNAIL_PIXELS, as_thumbnail, choose_evenly
 from oddone.errors import ArtifactError, SettingsError
 
 
@@ -97,16 +97,16 @@ def test_what_is_remembered_is_spread_over_the_classes(
     labels: list[int], most: int, seed: int
 ) -> None:
     of_images = np.array(labels)
-    chosen = choose_references(of_images, most, seed)
+    chosen = choose_evenly(of_images, most, seed)
     assert len(chosen) == min(most, len(labels))
     assert (np.diff(chosen) > 0).all()
     counts = np.bincount(of_images[chosen], minlength=5)
     left_out = np.bincount(of_images, minlength=5) - counts
     # Where a class has images left, no other has two more.
     assert all(counts.max() - counts[label] <= 1 for label in np.flatnonzero(left_out))
-    assert np.array_equal(chosen, choose_references(of_images, most, seed))
+    assert np.array_equal(chosen, choose_evenly(of_images, most, seed))
 
 
 def test_another_seed_remembers_other_images() -> None:
     labels = np.arange(300) % 3
-    assert not np.array_equal(choose_references(labels, 30, 0), choose_references(labels, 30, 1))
+    assert not np.array_equal(choose_evenly(labels, 30, 0), choose_evenly(labels, 30, 1))

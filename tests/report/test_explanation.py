@@ -140,7 +140,9 @@ def test_an_odd_image_is_none_of_the_classes_and_vermilion(
     headline = odd.texts[words.index("This image is") + 1]
     assert (headline.get_text(), headline.get_color()) == ("none of the 3 classes", ODD)
     assert "This odd or odder: none of 60 normal images" in words
-    assert any(line.endswith(f"are called odd. The nearest class is {name}.") for line in words)
+    assert any(
+        line.endswith(f"are called odd. The likeliest class would be {name}.") for line in words
+    )
 
 
 def test_where_there_is_one_class_an_odd_image_is_not_it() -> None:
@@ -222,27 +224,36 @@ def test_each_view_has_its_picture_and_its_distance(
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_all_classes_have_a_bar_the_nearest_first(classes: int, image: np.ndarray) -> None:
+def test_all_classes_have_a_bar_the_likeliest_first(classes: int, image: np.ndarray) -> None:
     detector = fitted(classes)
     explanation = explained(detector, image)
     figure = draw_explanation(detector, image, explanation)
     (axes,) = axes_of(figure, "classes")
-    fused = detector.fuse(explanation.distances[:, None])[0]
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx(sorted(fused.tolist()))
-    names = [detector.classes[label] for label in fused.argsort()]
+    likely = explanation.probabilities.sort(descending=True)
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(likely.values.tolist())
+    names = [detector.classes[label] for label in likely.indices]
     assert names[0] == detector.classes[explanation.label]
     words = words_of(figure)
-    start = words.index("all views together; the nearest gives the name") + 1
+    start = words.index("if it is one of them at all") + 1
     assert words[start : start + 2 * classes : 2] == names
     check_layout(figure)
 
 
-def test_of_many_classes_the_nearest_ten_have_a_bar(image: np.ndarray) -> None:
+def test_of_many_classes_the_likeliest_ten_have_a_bar(image: np.ndarray) -> None:
     figure = drawn(fitted(classes=100, views=one_view), image)
     (axes,) = axes_of(figure, "classes")
     assert len(axes.patches) == 10
-    assert "The nearest 10 of 100 classes" in words_of(figure)
+    assert "The likeliest 10 of 100 classes" in words_of(figure)
     check_layout(figure)
+
+
+def test_the_views_together_make_the_score(detector: Detector, image: np.ndarray) -> None:
+    explanation = explained(detector, image)
+    (axes,) = axes_of(draw_explanation(detector, image, explanation), "views")
+    *views, together = (bar.get_width() for bar in axes.patches)
+    assert together == pytest.approx(explanation.score)
+    nearest = detector.fuse(explanation.distances[:, None])[0].argmin()
+    assert views == pytest.approx(explanation.distances[:, nearest].tolist())
 
 
 def test_what_decides_has_the_verdicts_colour_in_every_chart(
@@ -279,7 +290,7 @@ def test_the_threshold_is_marked_and_the_axes_are_named(detector: Detector, norm
     assert scores.lines[0].get_xdata()[0] == detector.threshold
     assert scores.texts[0].get_text() == f"threshold {number(detector.threshold)}"
     assert (scores.get_xlabel(), scores.get_ylabel()) == ("score", "normal images")
-    assert views.get_xlabel() == classes.get_xlabel() == "distance"
+    assert (views.get_xlabel(), classes.get_xlabel()) == ("distance", "probability")
 
 
 def test_without_a_calibration_the_picture_says_how_to_get_one(

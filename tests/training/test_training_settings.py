@@ -101,6 +101,12 @@ def test_the_learning_rate_is_a_cosine_from_the_peak_to_the_rest() -> None:
     assert rates == sorted(rates, reverse=True)
 
 
+def test_the_learning_rate_may_warm_up_in_a_straight_line() -> None:
+    optimiser = Optimiser(learning_rate=2.0, warm_up=0.2)
+    rates = [learning_rate(optimiser, share) for share in (0.0, 0.1, 0.2, 0.6, 1.0)]
+    assert rates == pytest.approx([0.0, 1.0, 2.0, 1.0, 0.0])
+
+
 def test_a_variant_is_a_replaced_value() -> None:
     assert replace(cpu(), minutes=None, steps=3).steps == 3
     assert smoke().steps == 20

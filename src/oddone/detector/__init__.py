@@ -1,7 +1,8 @@
 """From a trained encoder to verdicts: fit, calibrate, judge, explain."""
 
 from oddone.detector.calibration import Calibration, Interval
-from oddone.detector.detector import Detector, Explanation, Scored
+from oddone.detector.detector import Detector, Explanation, Names, Scored
+from oddone.detector.naming import Naming
 from oddone.detector.of_run import detector_of_run
 from oddone.detector.references import Neighbour, References
 from oddone.detector.view_encoder import Space, ViewEncoder
@@ -11,6 +12,8 @@ __all__ = [
     "Detector",
     "Explanation",
     "Interval",
+    "Names",
+    "Naming",
     "Neighbour",
     "References",
     "Scored",

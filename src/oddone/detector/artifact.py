@@ -19,6 +19,7 @@ from oddone import __version__
 from oddone.density import Gaussians
 from oddone.detector.calibration import Calibration
 from oddone.detector.detector import Detector
+from oddone.detector.naming import Naming
 from oddone.detector.references import References
 from oddone.detector.view_encoder import Space, ViewEncoder
 from oddone.errors import ArtifactError, SettingsError
@@ -64,8 +65,8 @@ def load_detector(path: Path | str, *, body: nn.Module | None = None) -> Detecto
     )
     return Detector(
         encoder,
-        _gaussians(file, "gaussians", encoder),
-        _gaussians(file, "naming", encoder),
+        _gaussians(file, encoder),
+        _naming(file, encoder),
         _chosen(file, "fuse", FUSIONS),
         _references(file, encoder),
         _calibration(file),
@@ -98,8 +99,6 @@ def _tensors(detector: Detector) -> dict[str, Tensor]:
         **{f"network.{name}": tensor for name, tensor in weights.items()},
         "gaussians.mean": detector.gaussians.mean.float(),
         "gaussians.whitening": detector.gaussians.whitening.float(),
-        "naming.mean": detector.naming.mean.float(),
-        "naming.whitening": detector.naming.whitening.float(),
         "references.embeddings": references.embeddings,
         "references.labels": references.labels,
         "references.thumbnails": torch.from_numpy(
@@ -107,6 +106,9 @@ def _tensors(detector: Detector) -> dict[str, Tensor]:
         ),
         "references.ends": torch.tensor(list(map(len, references.thumbnails))).long().cumsum(0),
     }
+    if detector.naming is not None:
+        tensors["naming.weight"] = detector.naming.weight
+        tensors["naming.bias"] = detector.naming.bias
     if detector.calibration is not None:
         tensors["calibration.scores"] = detector.calibration.scores
     return tensors
@@ -172,17 +174,27 @@ def _chosen(file: TensorFile, what: str, named: Mapping[str, Choice]) -> Choice:
     return named[name]
 
 
-def _gaussians(file: TensorFile, name: str, encoder: ViewEncoder) -> Gaussians:
+def _gaussians(file: TensorFile, encoder: ViewEncoder) -> Gaussians:
     trained = encoder.trained
     if not trained.classes:
         raise file.inconsistent("it has no classes")
-    poses = encoder.views(torch.zeros(1, 3, 1, 1)).poses
-    groups = (int(poses.max()) + 1) * len(trained.classes)
+    groups = (int(encoder.poses.max()) + 1) * len(trained.classes)
     in_head = encoder.space == "head"
     dim = trained.settings.model.head_dim if in_head else trained.network.encoder.feature_dim
     return Gaussians(
-        file.tensor(f"{name}.mean", torch.float32, groups, dim),
-        file.tensor(f"{name}.whitening", torch.float32, groups, dim, dim),
+        file.tensor("gaussians.mean", torch.float32, groups, dim),
+        file.tensor("gaussians.whitening", torch.float32, groups, dim, dim),
+    )
+
+
+def _naming(file: TensorFile, encoder: ViewEncoder) -> Naming | None:
+    if "naming.weight" not in file.tensors:
+        return None
+    poses, classes = int(encoder.poses.max()) + 1, len(encoder.trained.classes)
+    dim = encoder.trained.network.encoder.feature_dim
+    return Naming(
+        file.tensor("naming.weight", torch.float32, poses, classes, dim),
+        file.tensor("naming.bias", torch.float32, poses, classes),
     )
 
 

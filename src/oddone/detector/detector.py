@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +16,23 @@ from oddone.data.decode import Progress
 from oddone.data.stream import Source
 from oddone.density import Gaussians, Shrinkage
 from oddone.detector.calibration import Calibration
-from oddone.detector.fitting import group_names, one_pass
+from oddone.detector.fitting import names_of_groups, one_pass
+from oddone.detector.naming import Naming
 from oddone.detector.references import Neighbour, References
-from oddone.detector.view_encoder import Pixels, Space, ViewEncoder, as_tensor, batches_of
+from oddone.detector.view_encoder import (
+    EncodedViews,
+    Pixels,
+    Space,
+    ViewEncoder,
+    as_tensor,
+    batches_of,
+)
 from oddone.errors import SettingsError, SettingsWarning
-from oddone.fusion import Fuse, PerView, Verdicts, harmonic
+from oddone.fusion import Fuse, PerView, Verdicts, decide, harmonic
 from oddone.training import TrainedNetwork
 from oddone.transforms import MakeViews, eight_turns, one_view
 
-NAMING_SHRINKAGE = 1e-4  # pooled covariances need hardly any
+Names = Literal["linear", "nearest"]
 
 
 class Explanation(NamedTuple):
@@ -36,7 +44,9 @@ class Explanation(NamedTuple):
     p_value: float | None
     """The share of normal images that are this odd or odder; None without a calibration."""
     distances: Float[Tensor, "views classes"]
-    """How far each view is from each class; fused, the label's is the smallest."""
+    """How far each view is from each class; the score is the smallest after fusion."""
+    probabilities: Float[Tensor, " classes"]
+    """How likely each class is, if it is one of them at all."""
     neighbours: tuple[Neighbour, ...]
 
 
@@ -59,9 +69,8 @@ class Scored(NamedTuple):
 class _Measured(NamedTuple):
     """All that is measured of some images."""
 
-    scores: Float[Tensor, " images"]
     distances: PerView
-    """Of the Gaussians that name classes."""
+    probabilities: Float[Tensor, "images classes"]
     heads: Float[Tensor, "images head_dim"]
 
 
@@ -72,8 +81,8 @@ class Detector:
     encoder: ViewEncoder
     gaussians: Gaussians
     """One per (pose, class), to measure how odd an image is."""
-    naming: Gaussians
-    """One per (pose, class), alike enough in width to say which class is nearest."""
+    naming: Naming | None
+    """What says which class it is; None: the nearest, as in the paper."""
     fuse: Fuse
     references: References
     calibration: Calibration | None = None
@@ -91,15 +100,15 @@ class Detector:
         space: Space = "head",
         shrinkage: Shrinkage = "oas",
         tied: bool = False,
-        pooling: float = 0.7,
+        names: Names = "linear",
         progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector: one Gaussian per (pose, class) of the un-augmented training images.
 
         `only` are the numbers of the images to fit on, all by default. The images are read once,
-        a batch at a time. Scores are measured with the covariances that `shrinkage` and `tied`
-        make of the moments. Labels are measured with covariances moved by `pooling` towards that
-        of all groups; 0 is the paper, which names the class whose distance is the score.
+        a batch at a time. With names="nearest", the label is the class whose distance is the
+        score, as in the paper; a linear classifier on the same encoder's features is more often
+        right (docs/decisions/0008-names-by-a-linear-classifier.md).
         """
         if views is not one_view and trained.settings.rotations != "task":
             name = getattr(views, "__name__", "any other")
@@ -113,19 +122,20 @@ class Detector:
         source = _loaded(source, trained)
         only = _numbers(source, only)
         encoder = ViewEncoder(trained, views, space)
-        moments, references = one_pass(encoder, source, only, progress)
-        names = group_names(moments, trained.classes)
-        gaussians = Gaussians.fit(moments, shrinkage, tied, names)
-        naming = gaussians
-        if pooling > 0:
-            naming = Gaussians.fit(moments.pooled(pooling), NAMING_SHRINKAGE, names=names)
+        learned = one_pass(encoder, source, only, progress)
+        group_names = names_of_groups(learned.moments, trained.classes)
+        gaussians = Gaussians.fit(learned.moments, shrinkage, tied, group_names)
+        naming = None
+        if names == "linear":
+            poses = encoder.poses.cpu()
+            naming = Naming.fit(learned.features, poses, learned.labels, len(trained.classes))
         return Detector(
             encoder,
-            gaussians.to(encoder.device, torch.float32),
-            naming.to(encoder.device, torch.float32),
+            gaussians.to(dtype=torch.float32),
+            naming,
             fuse,
-            references,
-        )
+            learned.references,
+        ).to(encoder.device)
 
     def save(self, path: Path | str) -> None:
         """Write the detector to one file, with all that is needed to judge images."""
@@ -161,12 +171,13 @@ class Detector:
     def to(self, device: torch.device | str) -> "Detector":
         """Return the detector on another device; its network moves there."""
         self.encoder.trained.network.to(device)
-        return replace(self, gaussians=self.gaussians.to(device), naming=self.naming.to(device))
+        naming = None if self.naming is None else self.naming.to(device)
+        return replace(self, gaussians=self.gaussians.to(device), naming=naming)
 
     def __call__(self, images: Pixels | np.ndarray) -> Verdicts:
         """Return the verdicts on images of the encoder's size: uint8, or floats from 0 to 1.
 
-        The label is the class at the smallest of the `distances`; the score is measured apart.
+        The score is the smallest of the `distances`; the label is the likeliest class.
         """
         return self._verdicts(self._measured(images))
 
@@ -215,6 +226,7 @@ class Detector:
                 bool(verdicts.anomalous[image]),
                 p_values[image],
                 measured.distances[:, image],
+                measured.probabilities[image],
                 near[image],
             )
             for image in range(len(near))
@@ -238,19 +250,14 @@ class Detector:
         return score(self, source, batch_size, neighbours, progress)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
-        distances = self.fuse(measured.distances)
-        return Verdicts(
-            measured.scores,
-            distances.argmin(dim=1),
-            measured.scores > self.threshold,
-            distances,
-        )
+        decided = decide(self.fuse(measured.distances), self.threshold)
+        return decided._replace(labels=measured.probabilities.argmax(dim=1))
 
     def _measured(self, images: Pixels | np.ndarray) -> _Measured:
         batches = [self._measured_batch(batch) for batch in self._batches(images)]
         return _Measured(
-            torch.cat([batch.scores for batch in batches]).cpu(),
             torch.cat([batch.distances for batch in batches], dim=1).cpu(),
+            torch.cat([batch.probabilities for batch in batches]).cpu(),
             torch.cat([batch.heads for batch in batches]),
         )
 
@@ -260,11 +267,17 @@ class Detector:
         views = encoded.embeddings.shape[:2]
         rows, poses = encoded.embeddings.flatten(0, 1), encoded.poses.repeat_interleave(views[1])
         n_poses = len(self.gaussians.mean) // len(self.classes)
-        own, naming = (
-            gaussians.pose_distances(rows, poses, n_poses).reshape(*views, len(self.classes))
-            for gaussians in (self.gaussians, self.naming)
-        )
-        return _Measured(self.fuse(own).amin(dim=1), naming, encoded.heads)
+        distances = self.gaussians.pose_distances(rows, poses, n_poses)
+        distances = distances.reshape(*views, len(self.classes))
+        return _Measured(distances, self._probabilities(encoded, distances), encoded.heads)
+
+    def _probabilities(
+        self, encoded: EncodedViews, distances: PerView
+    ) -> Float[Tensor, "images classes"]:
+        if self.naming is not None:
+            return self.naming.probabilities(encoded.features, encoded.poses)
+        # Those of Gaussians of equal volume; the nearest is the likeliest.
+        return (-self.fuse(distances).square() / 2).softmax(dim=1)
 
     def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
         images = as_tensor(images)

@@ -1,5 +1,7 @@
 """One pass over the training images: the moments of every (pose, class), and what to remember."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -8,13 +10,25 @@ from torch import Tensor
 from oddone.data import ImageSet
 from oddone.data.decode import Progress
 from oddone.density import Moments
-from oddone.detector.references import References, as_thumbnail, choose_references
+from oddone.detector.references import References, as_thumbnail, choose_evenly
 from oddone.detector.view_encoder import ViewEncoder, batches_of
 from oddone.errors import DataError
 from oddone.training import TrainedNetwork
 
 MOST_REFERENCES = 5000
+MOST_NAMED = 20_000  # images from which names are learned; more would take memory, and add little
 IMAGES_PER_MOMENTS = 1024
+
+
+class Learned(NamedTuple):
+    """What a detector needs to know of the training images."""
+
+    moments: Moments
+    """Of every (pose, class)."""
+    references: References
+    features: Float[Tensor, "views named dim"]
+    """Of the images from which names are learned."""
+    labels: Int[Tensor, " named"]
 
 
 def one_pass(
@@ -22,18 +36,19 @@ def one_pass(
     source: ImageSet,
     only: Int[np.ndarray, " some"],
     progress: Progress | None,
-) -> tuple[Moments, References]:
-    """Return the moments of every (pose, class), and the images to remember."""
+) -> Learned:
+    """Return what is learned from the images, which are read once."""
     classes = len(encoder.trained.classes)
     labels = source.labels[only]
     _check_classes(source, encoder.trained)
     _check_labels(labels, classes)
-    chosen = choose_references(labels, MOST_REFERENCES, encoder.trained.settings.seed)
+    seed = encoder.trained.settings.seed
+    referred = choose_evenly(labels, MOST_REFERENCES, seed)
+    named = choose_evenly(labels, MOST_NAMED, seed)
     moments: Moments | None = None
-    heads = []
+    heads, features = [], []
     for start in range(0, len(only), IMAGES_PER_MOMENTS):
         part = only[start : start + IMAGES_PER_MOMENTS]
-        remembered = chosen[(chosen >= start) & (chosen < start + len(part))] - start
         encoded = [
             encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
         ]
@@ -44,16 +59,31 @@ def one_pass(
             classes,
         )
         moments = here if moments is None else moments + here
-        heads.append(torch.cat([batch.heads for batch in encoded])[remembered])
+        heads.append(
+            torch.cat([batch.heads for batch in encoded])[_within(referred, start, len(part))]
+        )
+        features.append(
+            torch.cat([batch.features for batch in encoded], dim=1)[
+                :, _within(named, start, len(part))
+            ].cpu()
+        )
         if progress is not None:
             progress(start + len(part), len(only), "fitting")
     assert moments is not None  # noqa: S101  (there is at least one image)
-    return moments, References(
+    references = References(
         torch.cat(heads).half().cpu(),
-        torch.from_numpy(labels[chosen]),
-        tuple(source.paths[number] for number in only[chosen]),
-        tuple(as_thumbnail(source.images[number]) for number in only[chosen]),
+        torch.from_numpy(labels[referred]),
+        tuple(source.paths[number] for number in only[referred]),
+        tuple(as_thumbnail(source.images[number]) for number in only[referred]),
     )
+    return Learned(moments, references, torch.cat(features, dim=1), torch.from_numpy(labels[named]))
+
+
+def _within(
+    chosen: Int[np.ndarray, " chosen"], start: int, length: int
+) -> Int[np.ndarray, " some"]:
+    """Return which of the numbers from `start` on are chosen, counted from there."""
+    return chosen[(chosen >= start) & (chosen < start + length)] - start
 
 
 def _check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
@@ -92,7 +122,7 @@ def _moments(
     return Moments.of(rows, groups.flatten(), (int(poses.max()) + 1) * classes)
 
 
-def group_names(moments: Moments, classes: tuple[str, ...]) -> list[str]:
+def names_of_groups(moments: Moments, classes: tuple[str, ...]) -> list[str]:
     """Return what people call the groups."""
     n_poses = len(moments.count) // len(classes)
     turned = [f" turned by {90 * pose} degrees" if pose else "" for pose in range(n_poses)]

@@ -60,10 +60,10 @@ class References:
         return Neighbour(int(self.labels[index]), self.paths[index], similarity, thumbnail)
 
 
-def choose_references(
+def choose_evenly(
     labels: Int[np.ndarray, " images"], most: int, seed: int
-) -> Int64[np.ndarray, " references"]:
-    """Return which images to remember: all, or so many at random, the classes in turn."""
+) -> Int64[np.ndarray, " chosen"]:
+    """Return the numbers of all images, or of so many at random, the classes in turn."""
     if len(labels) <= most:
         return np.arange(len(labels))
     shuffled = torch.randperm(len(labels), generator=stream(seed, "references")).numpy()

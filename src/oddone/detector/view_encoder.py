@@ -27,6 +27,8 @@ class EncodedViews(NamedTuple):
     embeddings: Float[Tensor, "views images dim"]
     """Of unit length, in the space that was asked for."""
     poses: Int[Tensor, " views"]
+    features: Float[Tensor, "views images feature_dim"]
+    """Of unit length, for naming classes."""
     heads: Float[Tensor, "images head_dim"]
     """The upright views in the head's space, for finding neighbours."""
 
@@ -44,25 +46,26 @@ class ViewEncoder:
         return next(self.trained.network.parameters()).device
 
     @property
+    def poses(self) -> Int[Tensor, " views"]:
+        """The pose of each view."""
+        return self.views(torch.zeros(1, 3, 1, 1)).poses
+
+    @property
     def images_at_once(self) -> int:
         """How many images make a good batch."""
-        size = self.trained.image_size
-        views = len(self.views(torch.zeros(1, 3, size, size)).poses)
-        return max(1, PIXELS_AT_ONCE // (views * size * size))
+        return max(1, PIXELS_AT_ONCE // (len(self.poses) * self.trained.image_size**2))
 
     @torch.no_grad()
     def __call__(self, images: Pixels) -> EncodedViews:
         """Return the embeddings of all views of a batch that is small enough for one pass."""
         views = self.views(self.prepared(images))
         rows = views.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        features, heads = self.trained.network(rows)
-        shape = views.images.shape[:2]
-        chosen = features if self.space == "features" else heads
-        return EncodedViews(
-            normalize(chosen.float(), dim=1).unflatten(0, shape),
-            views.poses,
-            normalize(heads.float(), dim=1).unflatten(0, shape)[0],
+        features, heads = (
+            normalize(numbers.float(), dim=1).unflatten(0, views.images.shape[:2])
+            for numbers in self.trained.network(rows)
         )
+        chosen = features if self.space == "features" else heads
+        return EncodedViews(chosen, views.poses, features, heads[0])
 
     def prepared(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
         """Return the images as floats from 0 to 1 on the network's device."""

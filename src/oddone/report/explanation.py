@@ -1,11 +1,12 @@
 """One image's verdict in one picture: what it is, what it looks like, how odd that is.
 
-Below the image and its verdict stand three charts. Two lead to the name: each view's distance to
-the nearest class, then the distance of all views together to every class. The third leads to the
-verdict: the score among the scores of normal images.
+Below the image and its verdict stand three charts: how far each view is from the nearest class,
+which together make the score; how likely each class is, which gives the name; and the score among
+the scores of normal images, which gives the verdict.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from jaxtyping import UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
 from oddone.detector import Calibration, Detector, Explanation
@@ -123,15 +124,15 @@ def _draw_neighbours(figure: Figure, detector: Detector, explanation: Explanatio
             write(figure, left + side + gap, top + below, words, width - side - 2 * gap, **look)
 
 
-# --- Distances as bars ------------------------------------------------------------------------
+# --- Distances and probabilities as bars ------------------------------------------------------
 
 
 class _Bar(NamedTuple):
     name: str
-    distance: float
+    length: float
     colour: ColorType
-    is_label: bool = False
-    """Whether it is the distance that gives the image its label."""
+    decides: bool = False
+    """Whether it is the score, or the likeliest class."""
 
 
 def _draw_views(
@@ -150,16 +151,20 @@ def _draw_views(
         _view_name(pose, mirrored=not torch.equal(picture, plain))
         for pose, picture, plain in zip(views.poses.tolist(), pictures, turned, strict=True)
     ]
-    distances = explanation.distances[:, explanation.label]
-    bars = [_Bar(*row, tinted(colour)) for row in zip(names, distances.tolist(), strict=True)]
+    together = detector.fuse(explanation.distances[:, None])[0]
+    nearest = int(together.argmin())
+    distances = explanation.distances[:, nearest].tolist()
+    bars = [_Bar(*row, tinted(colour)) for row in zip(names, distances, strict=True)]
     heading, each = "Its one view", "it"
     if len(pictures) > 1:
         heading, each = f"Its {len(pictures)} views", "each"
-        bars.append(_Bar("together", _together(detector, explanation)[explanation.label], colour))
-    bars[-1] = bars[-1]._replace(colour=colour, is_label=True)
-    nearest = legible(detector.classes[explanation.label])
-    _write_heading(figure, _VIEWS, heading, f"how far {each} is from {nearest}")
-    _draw_bars(figure, _VIEWS, bars).set_label("views")
+        bars.append(_Bar("together", explanation.score, colour))
+    bars[-1] = bars[-1]._replace(colour=colour, decides=True)
+    name = legible(detector.classes[nearest])
+    _write_heading(figure, _VIEWS, heading, f"how far {each} is from what is nearest, {name}")
+    axes = _draw_bars(figure, _VIEWS, bars, number)
+    axes.set_label("views")
+    axes.set(xlim=(0, 1.05 * max(bar.length for bar in bars) or 1), xlabel="distance")
     side = 0.92 * _row_height(bars)
     left = _VIEWS.left + _NAMES_WIDTH - 0.08 - side
     for place, picture in enumerate(pictures):
@@ -177,37 +182,35 @@ def _view_name(pose: int, *, mirrored: bool) -> str:
 def _draw_classes(
     figure: Figure, detector: Detector, explanation: Explanation, colour: str
 ) -> None:
-    """Draw how far all views together are from the nearest classes."""
-    distances = _together(detector, explanation)
-    nearest = np.argsort(distances)[:MOST_CLASSES]
-    bars = [_Bar(detector.classes[label], distances[label], PALE) for label in nearest]
-    bars[0] = bars[0]._replace(colour=colour, is_label=True)
-    heading = "How far from each class"
-    if len(distances) > MOST_CLASSES:
-        heading = f"The nearest {MOST_CLASSES} of {len(distances):,} classes"
-    _write_heading(figure, _CLASSES, heading, "all views together; the nearest gives the name")
-    _draw_bars(figure, _CLASSES, bars).set_label("classes")
+    """Draw how likely the likeliest classes are."""
+    probabilities = explanation.probabilities.numpy()
+    likeliest = np.argsort(-probabilities, kind="stable")[:MOST_CLASSES]
+    bars = [_Bar(detector.classes[label], float(probabilities[label]), PALE) for label in likeliest]
+    bars[0] = bars[0]._replace(colour=colour, decides=True)
+    heading = "How likely each class is"
+    if len(probabilities) > MOST_CLASSES:
+        heading = f"The likeliest {MOST_CLASSES} of {len(probabilities):,} classes"
+    _write_heading(figure, _CLASSES, heading, "if it is one of them at all")
+    axes = _draw_bars(figure, _CLASSES, bars, "{:.0%}".format)
+    axes.set_label("classes")
+    axes.set(xlim=(0, 1.05), xlabel="probability")
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _together(detector: Detector, explanation: Explanation) -> list[float]:
-    """Return how far all views together are from each class."""
-    distances: list[float] = detector.fuse(explanation.distances[:, None])[0].tolist()
-    return distances
-
-
-def _draw_bars(figure: Figure, column: _Column, bars: list[_Bar]) -> Axes:
-    """Return axes with a bar for each distance, names to their left and numbers to their right."""
+def _draw_bars(
+    figure: Figure, column: _Column, bars: list[_Bar], written: Callable[[float], str]
+) -> Axes:
+    """Return axes with a bar for each number, names to their left and numbers to their right."""
     left, right = column.left + _NAMES_WIDTH, column.left + column.width
     row = _row_height(bars)
     axes = axes_at(figure, left, _CHART_TOP, right - _NUMBERS_WIDTH - left, row * len(bars))
     for place, bar in enumerate(bars):
-        axes.barh(place + 0.5, bar.distance, 0.7, color=bar.colour)
+        axes.barh(place + 0.5, bar.length, 0.7, color=bar.colour)
         middle = _CHART_TOP + row * (place + 0.5)
-        look = {"va": "center", "weight": "bold" if bar.is_label else "normal"}
+        look = {"va": "center", "weight": "bold" if bar.decides else "normal"}
         write(figure, column.left, middle, bar.name, _NAMES_WIDTH - 0.1, **look)
-        write(figure, right, middle, number(bar.distance), _NUMBERS_WIDTH, ha="right", **look)
-    farthest = max(bar.distance for bar in bars)
-    axes.set(xlim=(0, 1.05 * farthest or 1), ylim=(len(bars), 0), yticks=[], xlabel="distance")
+        write(figure, right, middle, written(bar.length), _NUMBERS_WIDTH, ha="right", **look)
+    axes.set(ylim=(len(bars), 0), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(4))
     return axes
 

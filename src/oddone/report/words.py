@@ -14,7 +14,7 @@ class Words(NamedTuple):
     how_odd: str
     """How many normal images are as odd."""
     how_decided: str
-    """The score, what it was compared with, and the nearest class where that is not the verdict."""
+    """The score, what it was compared with, and the likeliest class of an odd image."""
 
 
 def in_words(detector: Detector, explanation: Explanation) -> Words:
@@ -27,7 +27,7 @@ def in_words(detector: Detector, explanation: Explanation) -> Words:
     share = _share(explanation.p_value, len(detector.calibration.scores))
     decided = f"{score}, and images above {number(detector.threshold)} are called odd."
     if explanation.anomalous:
-        decided = f"{decided} The nearest class is {name}."
+        decided = f"{decided} The likeliest class would be {name}."
         classes = len(detector.classes)
         name = f"none of the {classes:,} classes" if classes > 1 else f"no {name}"
     return Words("This image is", name, f"This odd or odder: {share}", decided)

@@ -55,12 +55,14 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimiser:
-    """SGD with momentum; the learning rate falls by a cosine over the length of the run."""
+    """SGD with momentum; the learning rate follows the length of the run."""
 
     learning_rate: float = 1.2
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 1e-6
+    warm_up: float = 0.0
+    """The share of the run in which the learning rate rises from 0, before the cosine."""
     final_share: float = 0.0
     """What is left of the learning rate at the end."""
 
@@ -77,6 +79,8 @@ class Optimiser:
             raise SettingsError(
                 f"optimiser.weight_decay={self.weight_decay}: choose 0 or a positive number"
             )
+        if not 0 <= self.warm_up < 1:
+            raise SettingsError(f"optimiser.warm_up={self.warm_up}: choose it in 0..1, not 1")
         if not 0 <= self.final_share <= 1:
             raise SettingsError(f"optimiser.final_share={self.final_share}: choose it in 0..1")
 

@@ -1,0 +1,66 @@
+"""Which class an image is of: a linear classifier for each pose, on the encoder's features."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+STRENGTH = 100.0
+"""How little the weights are kept small: scikit-learn's C, for features of unit length."""
+STEPS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """Weights that turn the features of a view into how likely each class is, by its pose."""
+
+    weight: Float[Tensor, "poses classes dim"]
+    bias: Float[Tensor, "poses classes"]
+
+    @staticmethod
+    def fit(
+        features: Float[Tensor, "views images dim"],
+        poses: Int[Tensor, " views"],
+        labels: Int[Tensor, " images"],
+        classes: int,
+    ) -> "Naming":
+        """Return the logistic regressions of the labels on the features, one for each pose."""
+        n_poses = int(poses.max()) + 1
+        if classes == 1:  # which is always right
+            return Naming(torch.zeros(n_poses, 1, features.shape[2]), torch.zeros(n_poses, 1))
+        weights, biases = [], []
+        for pose in range(n_poses):
+            rows = features[poses == pose]
+            fitted = _regression(rows.flatten(0, 1).numpy(), labels.repeat(len(rows)).numpy())
+            weight, bias = fitted.coef_, fitted.intercept_
+            if classes == 2:  # one score for the second class; the first one's is zero
+                weight, bias = np.stack([0 * weight[0], weight[0]]), np.array([0.0, bias[0]])
+            weights.append(torch.from_numpy(weight).float())
+            biases.append(torch.from_numpy(bias).float())
+        return Naming(torch.stack(weights), torch.stack(biases))
+
+    def to(self, device: torch.device | str) -> "Naming":
+        """Return this on another device."""
+        return Naming(self.weight.to(device), self.bias.to(device))
+
+    def probabilities(
+        self, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
+    ) -> Float[Tensor, "images classes"]:
+        """Return how likely each class is: the views' probabilities multiplied, to their root."""
+        logits = torch.einsum("vid,vcd->vic", features, self.weight[poses])
+        logits = logits + self.bias[poses][:, None]
+        return logits.log_softmax(dim=2).mean(dim=0).softmax(dim=1)
+
+
+def _regression(
+    rows: Float[np.ndarray, "rows dim"], labels: Int[np.ndarray, " rows"]
+) -> LogisticRegression:
+    with warnings.catch_warnings():
+        # What the last steps would still change does not change a label.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LogisticRegression(C=STRENGTH, max_iter=STEPS).fit(rows, labels)
