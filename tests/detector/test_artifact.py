@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from oddone import __version__
 from oddone.data import ImageSet
-from oddone.detector import Detector, Explanation, Space
+from oddone.detector import Detector, Explanation, Names, Space
 from oddone.detector.artifact import FORMAT, _digest
 from oddone.errors import ArtifactError, SettingsError
 from oddone.fusion import FUSIONS, harmonic, nearest
