@@ -11,12 +11,19 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         Gaussians as Gaussians,
         Moments as Moments,
     )
+    from oddone.detector import (
+        Calibration as Calibration,
+        Detector as Detector,
+    )
     from oddone.errors import (
+        ArtifactError as ArtifactError,
         DataError as DataError,
+        DataWarning as DataWarning,
         OddOneError as OddOneError,
         SettingsError as SettingsError,
         SettingsWarning as SettingsWarning,
     )
+    from oddone.estimator import OddOneClassifier as OddOneClassifier
     from oddone.fusion import (
         Verdicts as Verdicts,
         average as average,
@@ -48,7 +55,16 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "density": ("Gaussians", "Moments"),
-    "errors": ("DataError", "OddOneError", "SettingsError", "SettingsWarning"),
+    "detector": ("Calibration", "Detector"),
+    "errors": (
+        "ArtifactError",
+        "DataError",
+        "DataWarning",
+        "OddOneError",
+        "SettingsError",
+        "SettingsWarning",
+    ),
+    "estimator": ("OddOneClassifier",),
     "fusion": ("Verdicts", "average", "decide", "harmonic", "nearest", "view_weighted"),
     "losses": (
         "MCL",

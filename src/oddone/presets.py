@@ -37,15 +37,15 @@ def authors() -> Training:
 def cpu() -> Training:
     """Return a small network and ten minutes, for a laptop without a GPU.
 
-    docs/decisions/0006-the-cpu-preset.md says how little was tried to choose it.
+    docs/decisions/0006-the-cpu-preset.md says what was tried to choose it.
     """
     return Training(
         minutes=10.0,
-        loss=MCL(alpha=0.1),
+        loss=MCL(alpha=0.1, spa_weight=3.0),
         model=Model(encoder="resnet10-w16", head_hidden=512, head_dim=128),
         batch=Batch(images=128, poses_per_image=1),
-        optimiser=Optimiser(learning_rate=0.06, nesterov=True),
-        augment=Augment(crop_scale=(0.3, 1.0)),
+        optimiser=Optimiser(learning_rate=0.1, nesterov=True, weight_decay=5e-4, warm_up=0.05),
+        augment=Augment(crop_scale=(0.5, 1.0)),
     )
 
 

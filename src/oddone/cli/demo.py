@@ -23,11 +23,12 @@ from oddone.evaluation import Evaluation, as_json, evaluate, judge
 from oddone.metrics import accuracy
 from oddone.presets import demo as demo_settings
 from oddone.report import draw_explanation, save_figure
+from oddone.report.words import in_words
 from oddone.training import RunDirectory, Training, load_network, split
 from oddone.training.files import write_json
 from oddone.transforms import one_view
 
-KNOWN, UNSEEN, DIGITS = "fashion:known", "garments never shown", "digits"
+KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
 
 app = App(name="demo")
 
@@ -112,9 +113,7 @@ def compare(out: Path, settings: Training) -> tuple[Detector, dict[str, Evaluati
             progress=progress,
         )
         results = {
-            "oddone: MCL, eight views": evaluate(
-                detector, images.test, images.odd, progress=progress
-            ),
+            "MCL, eight views": evaluate(detector, images.test, images.odd, progress=progress),
             "MCL, one view": evaluate(upright, images.test, images.odd, progress=progress),
         }
     return detector, results | _cross_entropy_results(classifier, images)
@@ -141,13 +140,13 @@ def _cross_entropy_results(run: RunDirectory, images: Sets) -> dict[str, Evaluat
         f"cross-entropy, {name}": judge(
             score(test), {ood: score(logits) for ood, logits in odd.items()}, accuracy=correct
         )
-        for name, score in (("maximum softmax", msp_scores), ("energy", energy_scores))
+        for name, score in (("softmax", msp_scores), ("energy", energy_scores))
     }
 
 
 def _print_table(results: Mapping[str, Evaluation]) -> None:
     odd = next(iter(results.values())).oods
-    table = Table("method", "accuracy", *(f"AUROC against {name}" for name in odd), box=None)
+    table = Table("method", "accuracy", *(f"AUROC, {name}" for name in odd), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, result in results.items():
@@ -168,9 +167,8 @@ def _explain_three(detector: Detector, out: Path) -> None:
         explanation = detector.explain(image[None])[0]
         path = out / f"explain-{name}.png"
         save_figure(draw_explanation(detector, image, explanation, title=images.paths[0]), path)
-        truth = images.classes[images.labels[0]]
-        said = "odd" if explanation.anomalous else detector.classes[explanation.label]
-        say(f"   {images.paths[0]}, which is a {truth}, looks {said} to it: {path}")
+        verdict = in_words(detector, explanation).headline
+        say(f"   {images.classes[images.labels[0]]} -> {verdict}; why: {path}")
 
 
 def _remove(out: Path) -> None:
