@@ -1,4 +1,4 @@
-"""Train the cpu preset on CIFAR-10 and measure the encoder with the core's functions.
+"""Train the cpu preset on CIFAR-10 and measure the detector.
 
     python benchmarks/cpu_preset.py RUN cifar10:FOLDER cifar100=cifar100:FOLDER#test ...
 
@@ -11,53 +11,55 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import oddone
 from measure import write_record
 from oddone.data import ImageSet, load
+from oddone.detector import Detector
 from oddone.fusion import average, harmonic, nearest, view_weighted
 from oddone.presets import cpu
-from oddone.training import Report, RunDirectory, TrainedNetwork, load_network, train
-from oddone.transforms import POSES, Views, eight_turns, four_turns
+from oddone.training import Report, RunDirectory, TrainedNetwork, load_network, split, train
+from oddone.transforms import eight_turns, four_turns, one_view
 
-IMAGES_AT_ONCE = 256
+MOST_ODD = 10_000  # images of an OOD set, the first ones
 
 
 def main(folder: str, ind: str, *oods: str) -> None:
     """Train, measure, print and record."""
-    trained, history = trained_network(Path(folder), load(ind))
+    source = load(ind)
+    trained, history = trained_network(Path(folder), source)
     test = load(f"{ind}#test")
-    gaussians = fit(trained, load(ind))
-    test_distances = distances(trained, gaussians, test)
-    ood_distances = {
-        name: distances(trained, gaussians, load(source))
-        for name, source in (ood.split("=", 1) for ood in oods)
-    }
+    odd = {name: load(place).images[:MOST_ODD] for name, place in (o.split("=", 1) for o in oods)}
     table = []
-    for name, views, fuse in (
-        ("one view", slice(0, 1), average),
-        ("four turns, harmonic", slice(0, 4), harmonic),
-        ("eight turns, average", slice(0, 8), average),
-        ("eight turns, nearest", slice(0, 8), nearest),
-        ("eight turns, view_weighted", slice(0, 8), view_weighted),
-        ("eight turns, harmonic", slice(0, 8), harmonic),
+    for views, fusions in (
+        (one_view, (average,)),
+        (four_turns, (harmonic,)),
+        (eight_turns, (average, nearest, view_weighted, harmonic)),
     ):
-        verdicts = oddone.decide(fuse(test_distances[views]))
-        row = {"inference": name, "accuracy": oddone.accuracy(verdicts.labels, test.labels)}
-        for ood, measured in ood_distances.items():
-            odd = oddone.decide(fuse(measured[views]))
-            row[f"auroc {ood}"] = oddone.auroc(verdicts.scores, odd.scores)
-        table.append(
-            {
-                key: value if isinstance(value, str) else round(value, 4)
-                for key, value in row.items()
+        only = split(source, trained.settings).training
+        detector = Detector.fit(trained, source, only=only, views=views)
+        measured = {name: detector._measured(images) for name, images in odd.items()}
+        measured_test = detector._measured(test.images)
+        for fuse in fusions:
+            fused = replace(detector, fuse=fuse)
+            verdicts = fused._verdicts(measured_test)
+            name = views.__name__.replace("_", " ")
+            row: dict[str, object] = {
+                "inference": name if views is one_view else f"{name}, {fuse.__name__}",
+                "accuracy": oddone.accuracy(verdicts.labels, test.labels),
+                "accuracy of the nearest": oddone.accuracy(
+                    verdicts.distances.argmin(dim=1), test.labels
+                ),
             }
-        )
-        print("  ".join(f"{key} {value}" for key, value in table[-1].items()), flush=True)
+            for ood, images in measured.items():
+                scores = fused._verdicts(images).scores
+                row[f"auroc {ood}"] = oddone.auroc(verdicts.scores, scores)
+            table.append({k: v if isinstance(v, str) else round(v, 4) for k, v in row.items()})
+            print("  ".join(f"{key} {value}" for key, value in table[-1].items()), flush=True)
     rows, seconds = sum(line["rows"] for line in history), history[-1]["seconds"]
     write_record(
         "cpu_preset",
@@ -88,50 +90,6 @@ def trained_network(
     if not run.encoder.exists():
         train(source, run.settings, run, watch=watch)
     return load_network(run.encoder), list(run.history())
-
-
-def fit(trained: TrainedNetwork, source: ImageSet) -> oddone.Gaussians:
-    """Return one Gaussian per (turn, class) of the un-augmented training images."""
-    classes = len(source.classes)
-    moments = None
-    for start in range(0, len(source), IMAGES_AT_ONCE * 32):
-        part = slice(start, start + IMAGES_AT_ONCE * 32)
-        labels = torch.from_numpy(np.ascontiguousarray(source.labels[part]))
-        embedded = embed(trained, source.images[part], eight_turns=False)
-        groups = torch.arange(POSES)[:, None] * classes + labels
-        batch = oddone.Moments.of(embedded.flatten(0, 1), groups.flatten(), POSES * classes)
-        moments = batch if moments is None else moments + batch
-    return oddone.Gaussians.fit(moments)
-
-
-def distances(
-    trained: TrainedNetwork, gaussians: oddone.Gaussians, source: ImageSet
-) -> torch.Tensor:
-    """Return the distances of eight views of every image to every class."""
-    embedded = embed(trained, source.images, eight_turns=True)
-    poses = eight_turns(torch.zeros(1, 3, 4, 4)).poses
-    views, images = embedded.shape[:2]
-    measured = gaussians.pose_distances(
-        embedded.flatten(0, 1), poses.repeat_interleave(images), POSES
-    )
-    return measured.reshape(views, images, -1)
-
-
-@torch.inference_mode()
-def embed(trained: TrainedNetwork, images: np.ndarray, *, eight_turns: bool) -> torch.Tensor:
-    """Return the unit embeddings of the turns of each image: [views images dim]."""
-    parts = []
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        pixels = np.ascontiguousarray(images[start : start + IMAGES_AT_ONCE])
-        views = _views(torch.from_numpy(pixels).float() / 255, eight=eight_turns)
-        rows = views.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        embedded = torch.nn.functional.normalize(trained.network(rows).embeddings, dim=1)
-        parts.append(embedded.unflatten(0, (len(views.poses), -1)))
-    return torch.cat(parts, dim=1)
-
-
-def _views(images: torch.Tensor, *, eight: bool) -> Views:
-    return eight_turns(images) if eight else four_turns(images)
 
 
 def without_folder(source: str) -> str:

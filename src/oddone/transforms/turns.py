@@ -39,12 +39,8 @@ def turn(
 ) -> Float[Tensor, "rows 3 height width"]:
     """Return each image turned counter-clockwise by as many quarters as its pose says, exactly."""
     check_poses(poses, len(images))
-    height, width = images.shape[2:]
-    if height != width and (poses % 2 == 1).any():
-        raise DataError(
-            f"images of {height} x {width} pixels cannot be turned by a quarter and keep their "
-            f"shape; crop or resize them to a square, or use poses 0 and 2 only"
-        )
+    if (poses % 2 == 1).any():
+        _check_square(images)
     turned = images.clone()
     for pose in range(1, POSES):
         members = (poses == pose).to(images.device).nonzero()[:, 0]
@@ -98,14 +94,13 @@ def one_view(images: Float[Tensor, "images 3 height width"]) -> Views:
 
 def four_turns(images: Float[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses."""
-    poses = torch.arange(POSES, device=images.device)
-    return Views(_all_turns(images), poses)
+    return Views(torch.stack(_all_turns(images)), torch.arange(POSES, device=images.device))
 
 
 def eight_turns(images: Float[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses, then the mirrored images in each of them."""
     poses = torch.arange(POSES, device=images.device).repeat(2)
-    return Views(torch.cat([_all_turns(images), _all_turns(images.flip(3))]), poses)
+    return Views(torch.stack([*_all_turns(images), *_all_turns(images.flip(3))]), poses)
 
 
 MakeViews = Callable[[Float[Tensor, "images 3 height width"]], Views]
@@ -130,10 +125,17 @@ def check_poses(poses: Tensor, rows: int) -> None:
         )
 
 
+def _check_square(images: Tensor) -> None:
+    height, width = images.shape[2:]
+    if height != width:
+        raise DataError(
+            f"images of {height} x {width} pixels cannot be turned by a quarter and keep their "
+            f"shape; crop or resize them to a square, or use poses 0 and 2 only"
+        )
+
+
 def _all_turns(
     images: Float[Tensor, "images 3 height width"],
-) -> Float[Tensor, "views images 3 height width"]:
-    rows = len(images)
-    poses = torch.arange(POSES, device=images.device).repeat_interleave(rows)
-    turned: Tensor = turn(images.repeat(POSES, 1, 1, 1), poses).unflatten(0, (POSES, rows))
-    return turned
+) -> list[Float[Tensor, "images 3 height width"]]:
+    _check_square(images)
+    return [images.rot90(pose, dims=(2, 3)) for pose in range(POSES)]

@@ -1,0 +1,73 @@
+"""A detector against the bare network that it holds, on eight views of each image.
+
+The bare network turns views that are ready into embeddings; the detector also makes the views
+from bytes, measures distances, fuses them, and names classes.
+"""
+
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from measure import compare, print_comparisons, seconds_of, write_record
+from oddone.data import load
+from oddone.detector import Detector, detector_of_run
+from oddone.presets import smoke
+from oddone.training import RunDirectory, train
+from oddone.training.allocator import keep_freed_memory
+
+ENCODERS = {"resnet10-w16": 512, "resnet10-w32": 512, "resnet18": 64}  # and how many images
+ROUNDS = 7
+NAMES = {"ours": "detector(images)", "peer": "bare forward pass of the views"}
+
+
+def main() -> None:
+    """Measure, print and record."""
+    keep_freed_memory()
+    comparisons = []
+    for encoder, images in ENCODERS.items():
+        compared = measure(made_with(encoder), images)
+        comparisons.append({"encoder": encoder, "images": images, **compared})
+        print(f"\n{encoder}: {images / compared['our_milliseconds'] * 1e3:,.0f} images/s")
+        print_comparisons([compared])
+    write_record("scoring", seed=0, packages=["numpy"], rounds=ROUNDS, speed=comparisons)
+
+
+def made_with(encoder: str) -> Detector:
+    """Return a detector on a network that has learned nothing."""
+    source, settings = load("fashion:known", size=32), replace(smoke(), steps=1)
+    model = replace(settings.model, encoder=encoder, head_hidden=512, head_dim=128)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDirectory.create(Path(folder) / "run", replace(settings, model=model), {})
+        train(source, run.settings, run)
+        return detector_of_run(run, source)
+
+
+@torch.no_grad()
+def measure(detector: Detector, images: int) -> dict[str, object]:
+    """Return the rate of the detector over that of its network."""
+    pixels = load("fashion:known#test", size=32).images[:images]
+    encoder = detector.encoder
+    ready = [
+        encoder.views(encoder.prepared(torch.from_numpy(part)))
+        .images.flatten(0, 1)
+        .contiguous(memory_format=torch.channels_last)
+        for part in (
+            pixels[start : start + encoder.images_at_once]
+            for start in range(0, images, encoder.images_at_once)
+        )
+    ]
+    tasks = {
+        NAMES["ours"]: lambda: detector(pixels),
+        NAMES["peer"]: lambda: [encoder.trained.network(rows) for rows in ready],
+    }
+    return compare(seconds_of(tasks, ROUNDS), **NAMES)
+
+
+if __name__ == "__main__":
+    main()
