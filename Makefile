@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make test     run the tests"
 	@echo "make check    lint, formatting, types, import layers, tests"
-	@echo "make demo     learn eight digits, then notice the other two"
+	@echo "make demo     learn eight garments, then notice two others and digits; five minutes"
 	@echo "make bench    measure speed and memory against the peers; writes results/"
 	@echo "make format   let ruff rewrite the code"
 	@echo "make clean    remove the environment and caches"
@@ -43,11 +43,12 @@ bench: $(READY)
 	$(BIN)/python benchmarks/density.py
 	$(BIN)/python benchmarks/augmentation.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/table.py
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py
+	$(BIN)/oddone demo
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

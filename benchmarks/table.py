@@ -19,7 +19,7 @@ def main() -> None:
 
 def tables() -> dict[str, str]:
     """Return the tables of the README by name, as Markdown."""
-    return {"speed": speed_table(), "quality": quality_table()}
+    return {"demo": demo_table(), "quality": quality_table(), "speed": speed_table()}
 
 
 def start_mark(name: str) -> str:
@@ -30,6 +30,29 @@ def start_mark(name: str) -> str:
 def end_mark(name: str) -> str:
     """Return the line after a table."""
     return f"<!-- /{name} -->"
+
+
+def demo_table() -> str:
+    """Return what the demo reaches on the embedded images."""
+    record = newest("demo", kind="quality")
+    oods = list(next(iter(record["results"].values()))["oods"])
+    head = [
+        "| method | accuracy | " + " | ".join(f"AUROC, {ood}" for ood in oods) + " |",
+        "|---" * (len(oods) + 2) + "|",
+    ]
+    rows = [
+        f"| {name} | {result['accuracy']:.1%} | "
+        + " | ".join(f"{result['oods'][ood]['auroc']:.1%}" for ood in oods)
+        + " |"
+        for name, result in record["results"].items()
+    ]
+    source = (
+        f"{record['minutes_per_network']:g} minutes of training for each of the two networks, "
+        f"{record['minutes_in_all']:g} minutes in all on {record['machine']['threads']} threads of "
+        f"an {record['machine']['processor']}, seed {record['seed']}; record: "
+        f"[{record['name']}]({record['file']})."
+    )
+    return "\n".join([*head, *rows, "", source]) + "\n"
 
 
 def quality_table() -> str:
@@ -52,8 +75,8 @@ def quality_table() -> str:
 def speed_table() -> str:
     """Return the table as Markdown."""
     loss, density = newest("loss"), newest("density")
-    augmentation, training, decoding = (
-        newest(name) for name in ("augmentation", "training", "decoding")
+    augmentation, training, scoring, decoding = (
+        newest(name) for name in ("augmentation", "training", "scoring", "decoding")
     )
     rows = [
         (f"{row['ours']}, {loss['rows']:,} x {loss['dim']}, forward and backward", row)
@@ -73,6 +96,10 @@ def speed_table() -> str:
         for row in training["speed"]
     ]
     rows += [
+        (f"{row['ours']}, {row['encoder']}, eight views of {row['images']} images", row)
+        for row in scoring["speed"]
+    ]
+    rows += [
         (f"{row['ours']} of {decoding['photos']} photographs to {row['size']} pixels", row)
         for row in decoding["speed"]
     ]
@@ -87,7 +114,7 @@ def speed_table() -> str:
         f"Peak memory of `mcl_loss` at {loss['memory_rows']:,} rows: {ours:,.0f} MiB, of which "
         f"{alone:,.0f} are torch and the batch; pytorch-metric-learning: {peer:,.0f} MiB."
     )
-    records = (loss, density, augmentation, training, decoding)
+    records = (loss, density, augmentation, training, scoring, decoding)
     links = ", ".join(f"[{record['name']}]({record['file']})" for record in records)
     source = (
         f"Measured on {machine['threads']} threads of an {machine['processor']}; records: {links}."

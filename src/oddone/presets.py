@@ -41,11 +41,11 @@ def cpu() -> Training:
     """
     return Training(
         minutes=10.0,
-        loss=MCL(alpha=0.1, spa_weight=3.0),
+        loss=MCL(temperature=0.1, alpha=0.1, beta=5.0),
         model=Model(encoder="resnet10-w16", head_hidden=512, head_dim=128),
         batch=Batch(images=128, poses_per_image=1),
-        optimiser=Optimiser(learning_rate=0.1, nesterov=True, weight_decay=5e-4, warm_up=0.05),
-        augment=Augment(crop_scale=(0.5, 1.0)),
+        optimiser=Optimiser(learning_rate=0.06, nesterov=True, warm_up=0.05),
+        augment=Augment(crop_scale=(0.4, 1.0)),
     )
 
 
