@@ -51,7 +51,13 @@ def cpu() -> Training:
 
 def demo() -> Training:
     """Return what `oddone demo` trains, once with MCL and once with cross-entropy."""
-    return replace(cpu(), minutes=2.0)
+    return replace(
+        cpu(),
+        minutes=2.0,
+        loss=MCL(alpha=0.1, spa_weight=3.0),
+        optimiser=Optimiser(learning_rate=0.1, nesterov=True, weight_decay=5e-4, warm_up=0.05),
+        augment=Augment(crop_scale=(0.5, 1.0)),
+    )
 
 
 def smoke() -> Training:
