@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 STRENGTH = 100.0
@@ -60,7 +61,8 @@ class Naming:
 def _regression(
     rows: Float[np.ndarray, "rows dim"], labels: Int[np.ndarray, " rows"]
 ) -> LogisticRegression:
-    with warnings.catch_warnings():
+    # The matrices are small; a second thread helps little, and beside a busy program waits long.
+    with threadpool_limits(1), warnings.catch_warnings():
         # What the last steps would still change does not change a label.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LogisticRegression(C=STRENGTH, max_iter=STEPS).fit(rows, labels)
