@@ -271,7 +271,7 @@ def test_bytes_floats_arrays_and_tensors_are_the_same_images(
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (torch.zeros(2, 3, 32, 32), r"shape \(2, 3, 32, 32\); this detector takes \[images, 3, 16"),
+        (torch.zeros(2, 3, 32, 32), r"shape \(2, 3, 32, 32\); this network takes \[images, 3, 16"),
         (torch.zeros(2, 1, 16, 16), r"shape \(2, 1, 16, 16\)"),
         (torch.zeros(3, 16, 16), r"shape \(3, 16, 16\)"),
         (np.zeros((9999, 16, 16, 3)), r"shape \(9999, 16, 16, 3\)"),

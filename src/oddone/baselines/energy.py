@@ -1,9 +1,19 @@
 """Free energy (Liu, Wang, Owens and Li, NeurIPS 2020)."""
 
+from functools import partial
+
 from jaxtyping import Float
 from torch import Tensor
 
-from oddone.errors import SettingsError
+from oddone.baselines.judging import Judge
+from oddone.baselines.logits import by_logits, check_temperature
+from oddone.training import TrainedNetwork
+
+
+def energy(trained: TrainedNetwork, temperature: float = 1.0) -> Judge:
+    """Return the judge by how loudly a classifier speaks."""
+    check_temperature(temperature)
+    return by_logits(trained, partial(energy_scores, temperature=temperature))
 
 
 def energy_scores(
@@ -13,6 +23,5 @@ def energy_scores(
 
     Unlike a softmax it keeps how large the logits are, not only how they differ.
     """
-    if not temperature > 0:
-        raise SettingsError(f"temperature={temperature:g}: choose it above 0, such as 1")
+    check_temperature(temperature)
     return -temperature * (logits / temperature).logsumexp(dim=1)

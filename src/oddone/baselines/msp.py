@@ -3,6 +3,15 @@
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from oddone.baselines.judging import Judge
+from oddone.baselines.logits import by_logits
+from oddone.training import TrainedNetwork
+
+
+def msp(trained: TrainedNetwork) -> Judge:
+    """Return the judge by how sure a classifier is of its guess."""
+    return by_logits(trained, msp_scores)
+
 
 def msp_scores(logits: Float[Tensor, "images classes"]) -> Float64[Tensor, " images"]:
     """Return how little a classifier trusts its guess: minus the highest probability.

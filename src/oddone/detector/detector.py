@@ -120,7 +120,7 @@ class Detector:
                 stacklevel=2,
             )
         source = _loaded(source, trained)
-        only = _numbers(source, only)
+        only = image_numbers(source, only)
         encoder = ViewEncoder(trained, views, space)
         learned = one_pass(encoder, source, only, progress)
         group_names = names_of_groups(learned.moments, trained.classes)
@@ -194,7 +194,7 @@ class Detector:
         The source holds normal images that were not trained on; their labels do not matter.
         """
         source = _loaded(source, self.encoder.trained)
-        only = _numbers(source, only)
+        only = image_numbers(source, only)
         scores = [torch.empty(0)]
         for _, images in batches_of(source.images, only, self.encoder.images_at_once):
             scores.append(self(images).scores)
@@ -292,7 +292,9 @@ def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
     return source
 
 
-def _numbers(source: ImageSet, only: Int[np.ndarray, " some"] | None) -> Int[np.ndarray, " some"]:
+def image_numbers(
+    source: ImageSet, only: Int[np.ndarray, " some"] | None
+) -> Int[np.ndarray, " some"]:
     """Return the numbers of the images that are meant, which by default are all."""
     if only is None:
         return np.arange(len(source))

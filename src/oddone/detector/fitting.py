@@ -40,8 +40,8 @@ def one_pass(
     """Return what is learned from the images, which are read once."""
     classes = len(encoder.trained.classes)
     labels = source.labels[only]
-    _check_classes(source, encoder.trained)
-    _check_labels(labels, classes)
+    check_classes(source, encoder.trained)
+    check_labels(labels, classes)
     seed = encoder.trained.settings.seed
     referred = choose_evenly(labels, MOST_REFERENCES, seed)
     named = choose_evenly(labels, MOST_NAMED, seed)
@@ -86,7 +86,8 @@ def _within(
     return chosen[(chosen >= start) & (chosen < start + length)] - start
 
 
-def _check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
+def check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
+    """Raise a DataError unless the images are of the classes that the encoder knows."""
     if source.classes != trained.classes:
         raise DataError(
             f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "
@@ -99,7 +100,8 @@ def _listed(classes: tuple[str, ...]) -> str:
     return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown
 
 
-def _check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
+def check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
+    """Raise a DataError unless every image has a label of these classes."""
     if len(labels) == 0:
         raise DataError("0 images are too few to fit on; give at least 2 of each class")
     strange = int(((labels < 0) | (labels >= classes)).sum())

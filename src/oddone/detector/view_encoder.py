@@ -84,7 +84,7 @@ class ViewEncoder:
         size = self.trained.image_size
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
             raise DataError(
-                f"images have shape {tuple(images.shape)}; this detector takes [images, 3, {size}, "
+                f"images have shape {tuple(images.shape)}; this network takes [images, 3, {size}, "
                 f"{size}], and detector.score(source) resizes what it reads"
             )
         if not images.is_floating_point() and images.dtype != torch.uint8:

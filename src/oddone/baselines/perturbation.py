@@ -1,0 +1,49 @@
+"""A small step of every pixel towards what is normal.
+
+Normal images gain more by it than odd ones, which tells the two apart better (Liang, Li and
+Srikant, ICLR 2018).
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from oddone.detector import ViewEncoder
+from oddone.errors import SettingsError
+
+KEPT_MAPS = 8
+"""A gradient keeps the maps of all layers, so that many times fewer images are seen at once."""
+
+
+def perturbed(
+    rows: Float[Tensor, "rows 3 height width"],
+    scores_of: Callable[[Float[Tensor, "rows 3 height width"]], Float[Tensor, " rows"]],
+    magnitude: float,
+) -> Float[Tensor, "rows 3 height width"]:
+    """Return the images with every pixel moved by `magnitude`, to where the score is lower.
+
+    Pixels may leave 0 to 1, as in the original. The gradient of a row's score must not depend on
+    other rows, which holds for networks in evaluation mode.
+    """
+    if magnitude == 0:
+        return rows
+    with torch.enable_grad():
+        leaves = rows.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(scores_of(leaves).sum(), leaves)
+    return rows - magnitude * gradient.sign()
+
+
+def images_at_once(encoder: ViewEncoder) -> int:
+    """Return how many images make a good batch for a gradient."""
+    return max(1, encoder.images_at_once // KEPT_MAPS)
+
+
+def check_magnitude(magnitude: float) -> None:
+    """Raise a SettingsError unless pixels can be moved by so much."""
+    if not 0 <= magnitude <= 1:
+        raise SettingsError(
+            f"magnitude={magnitude:g}: choose it from 0 (leave images as they are) to 1, such as "
+            f"0.0014"
+        )
