@@ -1,5 +1,6 @@
 """`oddone train` as a user runs it."""
 
+import hashlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +138,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         (["fashion", "--resume", "RUN"], "--resume goes on as the run began"),
         (["--resume", "RUN", "--minutes", "1"], "so --minutes would change nothing"),
         (["fashion", "--out", "RUN", "--config", "none.toml"], "none.toml"),
+        (["--resume", "RUN", "--start", "other"], "so --start would change nothing"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -183,3 +186,102 @@ def test_settings_the_paper_advises_against_get_one_line_of_advice(
     arguments = ["train", "fashion", "--out", tmp_path / "run", *SMALL, "--loss.alpha", "0.001"]
     done = oddone(environment, *arguments)
     assert done.stderr.count("note: alpha=0.001 is outside") == 1
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return 20 labelled noise images of 16 x 16 pixels."""
+    return noise(tmp_path / "photos.npz", size=16, seed=0)
+
+
+def noise(path: Path, *, size: int, seed: int) -> Path:
+    images = np.random.default_rng(seed).integers(0, 256, (20, size, size, 3), dtype=np.uint8)
+    np.savez(path, images=images, labels=np.arange(20) % 2)
+    return path
+
+
+def test_a_run_starts_from_another_and_goes_on_without_it(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    words = [str(photos), *SMALL]
+    first, other, tuned = (tmp_path / name for name in ("first", "other", "tuned"))
+    assert run_oddone("train", *words, "--out", str(first), "--objective", "simclr")[0] == 0
+    encoder = first / "encoder.safetensors"
+    for out, start in ((other, encoder), (tuned, first)):
+        fine_tuning = ["--start", str(start), "--objective", "cross-entropy"]
+        code, _, complained = run_oddone("train", *words, "--out", str(out), *fine_tuning)
+        assert code == 0, complained
+        provenance = json.loads((out / "provenance.json").read_text())
+        digest = hashlib.sha256(encoder.read_bytes()).hexdigest()
+        assert provenance["start"] == {"encoder": str(encoder), "sha256": digest}
+    finished = load_file(tuned / "encoder.safetensors")
+
+    encoder.unlink()
+    for file in (tuned / "checkpoints" / "000000003.safetensors", tuned / "encoder.safetensors"):
+        file.unlink()
+    assert [path.name for path in (tuned / "checkpoints").iterdir()] == ["000000000.safetensors"]
+    assert run_oddone("train", "--resume", str(tuned))[0] == 0
+    again = load_file(tuned / "encoder.safetensors")
+    assert all(again[name].equal(finished[name]) for name in finished)
+
+    for file in (tuned / "checkpoints").iterdir():
+        file.unlink()
+    code, _, complained = run_oddone("train", "--resume", str(tuned))
+    assert code == 2
+    assert "was stopped before it had the weights of" in complained
+
+
+def test_a_start_that_does_not_fit_leaves_no_run_behind(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    first, out = tmp_path / "first", tmp_path / "tuned"
+    assert run_oddone("train", str(photos), *SMALL, "--out", str(first))[0] == 0
+    larger = noise(tmp_path / "larger.npz", size=24, seed=0)
+    for words, message in (
+        ([photos, "--start", first, "--model.head-dim", "9"], "64 and 32 and this run trains"),
+        ([larger, "--start", first], "16 x 16 pixels and these have 24 x 24"),
+        ([photos, "--start", tmp_path], "holds no encoder.safetensors; name an encoder's file"),
+        ([photos, "--start", first / "detector.oddone"], "is a detector, not an encoder"),
+        ([photos, "--start", tmp_path / "none"], "none does not exist"),
+    ):
+        code, _, complained = run_oddone("train", *map(str, words), *SMALL, "--out", str(out))
+        assert code == 2
+        assert message in complained
+        assert not out.exists()
+
+
+def test_outliers_are_loaded_at_the_size_of_the_images_and_again_to_go_on(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    odd, run = noise(tmp_path / "odd.npz", size=20, seed=1), tmp_path / "run"
+    exposed = ["--out", str(run), "--outliers", str(odd), "--objective", "cross-entropy"]
+    code, printed, complained = run_oddone("train", str(photos), *SMALL, *exposed)
+    assert code == 0, complained
+    assert f"20 images of 16 x 16 pixels in 2 classes from {odd}" in printed
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert (provenance["outliers"]["source"], provenance["outliers"]["size"]) == (str(odd), 16)
+    assert provenance["outliers"]["fingerprint"] != provenance["data"]["fingerprint"]
+    history = (run / "history.jsonl").read_text().splitlines()
+    assert all("outliers" in json.loads(line)["terms"] for line in history)
+    finished = load_file(run / "encoder.safetensors")
+
+    for file in (run / "checkpoints" / "000000003.safetensors", run / "encoder.safetensors"):
+        file.unlink()  # as if it had been killed before its first checkpoint
+    assert run_oddone("train", "--resume", str(run))[0] == 0
+    again = load_file(run / "encoder.safetensors")
+    assert all(again[name].equal(finished[name]) for name in finished)
+
+    noise(odd, size=20, seed=2)
+    code, _, complained = run_oddone("train", "--resume", str(run))
+    assert code == 2
+    assert f"the images of {odd} have changed since" in complained
+
+
+def test_outliers_are_for_cross_entropy_alone(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    out = ["--out", str(tmp_path / "run"), "--outliers", str(photos)]
+    code, _, complained = run_oddone("train", str(photos), *SMALL, *out)
+    assert code == 2
+    assert "objective='mcl'; choose objective='cross-entropy'" in complained
+    assert not (tmp_path / "run").exists()

@@ -3,11 +3,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from runs import tiny_settings, tiny_source
 
 from oddone.training import Batch
 from oddone.training.batches import Batches
 from oddone.transforms import Augment, turn
+from runs import tiny_settings, tiny_source
 
 CPU = torch.device("cpu")
 PLAIN = Augment(

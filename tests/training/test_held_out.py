@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from runs import tiny_settings, tiny_source
 
 from oddone.errors import SettingsError
 from oddone.training import split
 from oddone.training.batches import Batches
+from runs import tiny_settings, tiny_source
 
 
 def test_every_class_gives_the_same_share_and_no_image_is_lost() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from comparing import assert_same_weights, begun, losses, train_until
 
 from oddone.errors import DataError, DivergedError, SettingsError
-from oddone.training import Optimiser, Report, RunDirectory, Training, load_network, train
+from oddone.training import Optimiser, Report, RunDirectory, load_network, train
 from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.loop import choose_device
 from runs import tiny_settings, tiny_source
@@ -21,31 +21,13 @@ from runs import tiny_settings, tiny_source
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
 
 
-def start(path: Path, settings: Training) -> RunDirectory:
-    return RunDirectory.create(path, settings, {"command": "test"})
-
-
-def weights(run: RunDirectory) -> dict[str, torch.Tensor]:
-    return load_file(run.encoder)
-
-
-def assert_same_weights(one: RunDirectory, other: RunDirectory) -> None:
-    ours, theirs = weights(one), weights(other)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def losses(run: RunDirectory) -> list[tuple[int, float]]:
-    return [(line["step"], line["loss"]) for line in run.history()]
-
-
-@pytest.mark.parametrize("objective", ["mcl", "supclr", "simclr", "cross-entropy"])
+@pytest.mark.parametrize("objective", ["mcl", "supclr", "simclr", "cross-entropy", "joint"])
 @pytest.mark.parametrize("rotations", ["task", "augmentation", "none"])
 def test_every_objective_trains_with_every_use_of_rotations(
     tmp_path: Path, objective: str, rotations: str
 ) -> None:
     settings = tiny_settings(objective=objective, rotations=rotations, steps=2)
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     outcome = train(tiny_source(), settings, run)
     assert outcome.finished
     assert [line["step"] for line in run.history()] == [1, 2]
@@ -60,7 +42,7 @@ def test_every_objective_trains_with_every_use_of_rotations(
 
 def test_training_learns(tmp_path: Path) -> None:
     settings = tiny_settings(steps=60, objective="cross-entropy", rotations="none")
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     train(tiny_source(), settings, run)
     curve = [loss for _, loss in losses(run)]
     assert np.mean(curve[-10:]) < 0.5 * np.mean(curve[:5])
@@ -70,27 +52,20 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     runs = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         settings = tiny_settings(seed=seed, steps=3)
-        runs.append(start(tmp_path / name, settings))
+        runs.append(begun(tmp_path / name, settings))
         train(tiny_source(), settings, runs[-1])
     assert_same_weights(runs[0], runs[1])
     assert losses(runs[0]) == losses(runs[1]) != losses(runs[2])
 
 
-@pytest.mark.parametrize("stop_after", [1, 3, 5])
-def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path, stop_after: int) -> None:
-    settings = tiny_settings()
-    whole, parts = start(tmp_path / "whole", settings), start(tmp_path / "parts", settings)
+@pytest.mark.parametrize(("objective", "stop_after"), [("mcl", 1), ("mcl", 5), ("joint", 3)])
+def test_stopped_and_resumed_equals_never_stopped(
+    tmp_path: Path, objective: str, stop_after: int
+) -> None:
+    settings = tiny_settings(objective=objective)
+    whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
     train(tiny_source(), settings, whole)
-    seen: list[Report] = []
-    outcome = train(
-        tiny_source(),
-        settings,
-        parts,
-        watch=seen.append,
-        stop=lambda: len(seen) == stop_after,
-    )
-    assert outcome == (False, stop_after, outcome.seconds)
-    assert not parts.encoder.exists()
+    train_until(stop_after, tiny_source(), parts)
     assert train(tiny_source(), settings, parts).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
@@ -98,7 +73,7 @@ def test_stopped_and_resumed_equals_never_stopped(tmp_path: Path, stop_after: in
 
 def test_killed_at_random_moments_and_resumed_equals_never_killed(tmp_path: Path) -> None:
     settings = tiny_settings(steps=40)
-    whole, killed = start(tmp_path / "whole", settings), start(tmp_path / "killed", settings)
+    whole, killed = begun(tmp_path / "whole", settings), begun(tmp_path / "killed", settings)
     train(tiny_source(), settings, whole)
     script = textwrap.dedent(
         """
@@ -139,7 +114,7 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(tmp_path: Path
 
 def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     settings = tiny_settings()
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     train(tiny_source(), settings, run)
     assert [path.name for path in sorted(run.checkpoints.iterdir())] == [
         "000000005.safetensors",
@@ -149,7 +124,7 @@ def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
     settings = tiny_settings()
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     seen: list[Report] = []
     train(tiny_source(), settings, run, watch=seen.append, stop=lambda: len(seen) == 3)
     newest = newest_checkpoint(run.checkpoints)
@@ -163,7 +138,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
     wild = tiny_settings(steps=60, optimiser=Optimiser(learning_rate=1e30))
-    run = start(tmp_path / "run", wild)
+    run = begun(tmp_path / "run", wild)
     with pytest.raises(DivergedError, match=r"the loss is \w+ at step \d+.*learning_rate"):
         train(tiny_source(), wild, run)
     newest = newest_checkpoint(run.checkpoints)
@@ -173,10 +148,10 @@ def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
 
 def test_epochs_and_minutes_set_the_length(tmp_path: Path) -> None:
     by_epochs = tiny_settings(steps=None, epochs=1.5)
-    run = start(tmp_path / "epochs", by_epochs)
+    run = begun(tmp_path / "epochs", by_epochs)
     assert train(tiny_source(), by_epochs, run).step == 6  # 4 steps an epoch
     by_minutes = tiny_settings(steps=None, minutes=0.02)
-    run = start(tmp_path / "minutes", by_minutes)
+    run = begun(tmp_path / "minutes", by_minutes)
     outcome = train(tiny_source(), by_minutes, run)
     assert outcome.finished
     assert 1.2 <= outcome.seconds < 10
@@ -187,7 +162,7 @@ def test_epochs_and_minutes_set_the_length(tmp_path: Path) -> None:
 
 def test_images_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
     settings = tiny_settings()
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     source = tiny_source()
     unlabelled = replace(source, labels=np.where(source.labels == 1, -1, source.labels))
     with pytest.raises(DataError, match="16 of 48 images have no label.*--objective simclr"):
@@ -201,14 +176,14 @@ def test_images_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
 def test_unlabelled_images_train_simclr(tmp_path: Path) -> None:
     settings = tiny_settings(objective="simclr", steps=1)
     source = replace(tiny_source(), labels=np.full(48, -1), classes=())
-    assert train(source, settings, start(tmp_path / "run", settings)).finished
+    assert train(source, settings, begun(tmp_path / "run", settings)).finished
 
 
 def test_rows_without_a_positive_are_reported(tmp_path: Path) -> None:
     settings = tiny_settings(steps=1)
     seen: list[Report] = []
     lonely = tiny_source(images=12, classes=12)
-    train(lonely, settings, start(tmp_path / "run", settings), watch=seen.append)
+    train(lonely, settings, begun(tmp_path / "run", settings), watch=seen.append)
     assert seen[0].unpaired == 1
 
 
@@ -222,10 +197,10 @@ def test_the_fastest_device_that_is_there_is_chosen() -> None:
 
 def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> None:
     settings = tiny_settings(steps=1)
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     train(tiny_source(), settings, run)
     with pytest.raises(SettingsError, match=r"exists; go on with it \(--resume"):
-        start(tmp_path / "run", settings)
+        begun(tmp_path / "run", settings)
     RunDirectory.create(tmp_path / "run", settings, {}, overwrite=True)
     assert not run.encoder.exists()
     precious = tmp_path / "photos"
@@ -239,7 +214,7 @@ def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> N
 
 
 def test_a_history_line_cut_short_is_left_out(tmp_path: Path) -> None:
-    run = start(tmp_path / "run", tiny_settings())
+    run = begun(tmp_path / "run", tiny_settings())
     run.append_history({"step": 1, "loss": 2.0})
     with (tmp_path / "run" / "history.jsonl").open("a") as file:
         file.write('{"step": 2, "lo')
@@ -254,7 +229,7 @@ def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
         )
 
     settings = tiny_settings(steps=2)
-    run = start(tmp_path / "run", settings)
+    run = begun(tmp_path / "run", settings)
     train(tiny_source(), settings, run, body=body())
     trained = load_network(run.encoder, body=body())
     assert trained.network.encoder.feature_dim == 5

@@ -8,7 +8,7 @@ import pytest
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
 from oddone.training import Batch, Model, Optimiser, Training
-from oddone.training.loop import learning_rate
+from oddone.training.schedule import learning_rate
 from oddone.training.settings_file import read_settings, write_settings
 
 
@@ -75,6 +75,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (lambda: Training(steps=1, objective="mlc"), "objective='mlc': choose one of mcl"),
         (lambda: Training(steps=1, device="tpu"), "device='tpu'"),
         (lambda: Training(steps=1, checkpoint_seconds=-1), "checkpoint_seconds=-1"),
+        (lambda: Training(steps=1, simclr_weight=-0.1), "simclr_weight=-0.1: choose 0 or"),
+        (lambda: Training(steps=1, simclr_weight=math.nan), "simclr_weight=nan"),
+        (lambda: Training(steps=1, outlier_weight=math.inf), "outlier_weight=inf"),
         (lambda: Batch(images=1), "batch.images=1"),
         (lambda: Batch(poses_per_image=2), "batch.poses_per_image=2"),
         (lambda: Optimiser(learning_rate=math.nan), "optimiser.learning_rate=nan"),

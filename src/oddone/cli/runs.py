@@ -1,5 +1,6 @@
 """A run at the command line: where it comes from, how it is watched, and its detector."""
 
+import hashlib
 import platform
 import signal
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +23,8 @@ from rich.progress import (
 from oddone.cli.terminal import advice, bar
 from oddone.data import ImageSet
 from oddone.detector import Detector, detector_of_run
-from oddone.training import Outcome, Report, RunDirectory, Training, train
+from oddone.errors import ArtifactError
+from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, Training, train
 
 
 def provenance_of(
@@ -36,16 +39,40 @@ def provenance_of(
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in packages},
         "platform": platform.platform(),
-        "data": {
-            "source": source,
-            "size": settings.model.image_size,
-            "strict": strict,
-            "images": len(images),
-            "classes": list(images.classes),
-            "fingerprint": images.fingerprint,
-            "broken": [list(broken) for broken in images.broken],
-        },
+        "data": described(source, images, size=settings.model.image_size, strict=strict),
     }
+
+
+def described(source: str, images: ImageSet, *, size: int | None, strict: bool) -> dict[str, Any]:
+    """Return what is needed to load images again, and to see whether they have changed."""
+    return {
+        "source": source,
+        "size": size,
+        "strict": strict,
+        "images": len(images),
+        "classes": list(images.classes),
+        "fingerprint": images.fingerprint,
+        "broken": [list(broken) for broken in images.broken],
+    }
+
+
+def encoder_file(path: Path) -> Path:
+    """Return the file of an encoder, which may be named by the directory of its run."""
+    if not path.is_dir():
+        return path
+    file = RunDirectory(path).encoder
+    if not file.is_file():
+        raise ArtifactError(
+            f"{path} holds no {file.name}; name an encoder's file, or the directory of a run that "
+            f"oddone train has finished"
+        )
+    return file
+
+
+def identified(encoder: Path) -> dict[str, str]:
+    """Return where an encoder's file is, and a hash by which to know it again."""
+    with encoder.open("rb") as file:
+        return {"encoder": str(encoder), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def train_watched(
@@ -53,6 +80,9 @@ def train_watched(
     settings: Training,
     run: RunDirectory,
     watch: Callable[[Report], None] | None = None,
+    *,
+    start: TrainedNetwork | None = None,
+    outliers: ImageSet | None = None,
 ) -> Outcome:
     """Train, or go on, with a progress bar that `watch` is told of too; Ctrl-C stops."""
     columns = (
@@ -82,7 +112,15 @@ def train_watched(
             if watch is not None:
                 watch(report)
 
-        return train(images, settings, run, watch=show, stop=interrupted)
+        return train(
+            images,
+            settings,
+            run,
+            start=start,
+            outliers=outliers,
+            watch=show,
+            stop=interrupted,
+        )
 
 
 class _Rate:

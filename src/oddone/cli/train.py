@@ -4,22 +4,38 @@ import difflib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.cli.detectors import describe_threshold
-from oddone.cli.runs import finish_detector, provenance_of, train_watched
+from oddone.cli.runs import (
+    described,
+    encoder_file,
+    finish_detector,
+    identified,
+    provenance_of,
+    train_watched,
+)
 from oddone.cli.terminal import bar, counted, list_broken, say
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.errors import DataError, SettingsError
 from oddone.presets import PRESETS
-from oddone.training import Outcome, Report, RunDirectory, Training
-from oddone.training.loop import build_network, check_source
+from oddone.training import (
+    Outcome,
+    Report,
+    RunDirectory,
+    TrainedNetwork,
+    Training,
+    load_network,
+)
+from oddone.training.checkpoint import newest_checkpoint
+from oddone.training.loop import build_network
 from oddone.training.settings_file import as_tables, read_tables
+from oddone.training.trainable import check_outliers, check_source
 
 INTERRUPTED = 130
 CPU = PRESETS["cpu"]()
@@ -61,6 +77,8 @@ def train(
     *,
     out: Path | None = None,
     resume: Path | None = None,
+    start: Path | None = None,
+    outliers: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
     preset: str = "cpu",  # noqa: ARG001  (`layers` reads it)
@@ -71,7 +89,8 @@ def train(
     """Train a detector on labelled images: the encoder, its Gaussians, and a calibrated threshold.
 
     Examples: `oddone train fashion --preset smoke --out run`, `oddone train photos/ --out run
-    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`.
+    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`, `oddone train photos/ --out tuned
+    --start run --objective cross-entropy`.
 
     Parameters
     ----------
@@ -81,6 +100,10 @@ def train(
         The run directory to make.
     resume
         The run directory to go on with; its own settings hold.
+    start
+        A finished run, or its encoder.safetensors: begin with the weights of that encoder.
+    outliers
+        Images of no class, named like SOURCE, for cross-entropy to be undecided about.
     overwrite
         Replace the run directory if it exists.
     strict
@@ -94,36 +117,80 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        settings = run.settings
-        began = run.provenance["data"]
-        images = _load(began["source"], began["size"], strict=began["strict"])
-        if images.fingerprint != began["fingerprint"]:
-            raise DataError(
-                f"the images of {began['source']} have changed since {resume} began; "
-                f"train anew with another --out"
-            )
+        settings, given = run.settings, _loaded_again(run)
     else:
         if source is None or out is None:
             raise SettingsError(
                 "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
             )
-        images = _load(source, settings.model.image_size, strict=strict)
-        check_source(images, settings)
-        build_network(images, settings)  # an encoder that cannot be built leaves no run behind
-        provenance = provenance_of(source, images, settings, strict=strict)
+        given, provenance = _loaded(source, outliers, start, settings, strict=strict)
         run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
     watch = _scalars_to(run) if tensorboard else None
-    outcome = train_watched(images, settings, run, watch)
+    outcome = train_watched(
+        given.images, settings, run, watch, start=given.start, outliers=given.outliers
+    )
     if not outcome.finished:
         say(f"stopped after step {outcome.step:,}; nothing is lost. Go on with:")
         say(f"  oddone train --resume {shlex.quote(str(run.path))}")
         return INTERRUPTED
     _say_what_was_learned(outcome, run)
-    if images.classes:
-        _say_what_is_next(finish_detector(run, images), run)
+    if given.images.classes:
+        _say_what_is_next(finish_detector(run, given.images), run)
     else:
         say("without labels there are no classes to measure distances to, so there is no detector")
     return 0
+
+
+class _Given(NamedTuple):
+    """What a run learns from."""
+
+    images: ImageSet
+    outliers: ImageSet | None
+    start: TrainedNetwork | None
+
+
+def _loaded(
+    source: str, outliers: str | None, start: Path | None, settings: Training, *, strict: bool
+) -> tuple[_Given, dict[str, Any]]:
+    """Return what a new run learns from, and its provenance; what makes no run is an error."""
+    images = _load(source, settings.model.image_size, strict=strict)
+    check_source(images, settings)
+    provenance = provenance_of(source, images, settings, strict=strict)
+    odd, trained = None, None
+    if outliers is not None:
+        size = images.images.shape[-1]
+        odd = _load(outliers, size, strict=strict)
+        check_outliers(odd, images, settings)
+        provenance["outliers"] = described(outliers, odd, size=size, strict=strict)
+    if start is not None:
+        encoder = encoder_file(start)
+        trained = load_network(encoder)
+        provenance["start"] = identified(encoder)
+    build_network(images, settings, start=trained)  # one that cannot be built leaves no run behind
+    return _Given(images, odd, trained), provenance
+
+
+def _loaded_again(run: RunDirectory) -> _Given:
+    """Return what a run began with; the weights it started from are in its checkpoints."""
+    provenance = run.provenance
+    if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
+        raise DataError(
+            f"{run.path} was stopped before it had the weights of {provenance['start']['encoder']}"
+            f"; begin it again, with --overwrite"
+        )
+    images = _load_unchanged(provenance["data"], run)
+    began = provenance.get("outliers")
+    return _Given(images, None if began is None else _load_unchanged(began, run), None)
+
+
+def _load_unchanged(began: dict[str, Any], run: RunDirectory) -> ImageSet:
+    images = _load(began["source"], began["size"], strict=began["strict"])
+    if images.fingerprint != began["fingerprint"]:
+        raise DataError(
+            f"the images of {began['source']} have changed since {run.path} began; "
+            f"train anew with another --out"
+        )
+    return images
 
 
 def _load(source: str, size: int | None, *, strict: bool) -> ImageSet:

@@ -51,5 +51,5 @@ def views_for(settings: Training) -> MakeViews:
 
 
 def space_for(settings: Training) -> Space:
-    """Return where an encoder so trained tells classes apart: cross-entropy leaves the head out."""
-    return "features" if settings.objective == "cross-entropy" else "head"
+    """Return where an encoder so trained tells classes apart: a classifier reads the features."""
+    return "features" if settings.has_classifier else "head"

@@ -88,16 +88,16 @@ def rebuilt(
     encoder = _encoder(file, settings.model, image_size, body)
     with torch.device("meta"):
         network = Network(encoder, max(1, len(classes)), settings)
-    unfit = _unfit(network.state_dict(), weights)
-    if unfit:
+    wrong = misfits(network.state_dict(), weights)
+    if wrong:
         into, hint = (
             (f"the encoder {settings.model.encoder!r}", "; with a body of your own, pass body=")
             if body is None
             else (f"the body {type(body).__name__}", "; pass the body that was trained")
         )
         raise ArtifactError(
-            f"the weights in {file.path} do not fit {into} ({len(unfit)} differ, such as "
-            f"{unfit[0]!r}){hint}"
+            f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
+            f"{wrong[0]!r}){hint}"
         )
     network.load_state_dict(weights, assign=True)
     network.to("cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -140,7 +140,7 @@ def _encoder(file: TensorFile, model: Model, image_size: int, body: nn.Module | 
     return encoder
 
 
-def _unfit(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
+def misfits(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
     """Return the names of what the network expects and is not there as expected, or not at all."""
     wanted, there = (
         {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}

@@ -13,7 +13,7 @@ from torch import nn
 
 from oddone.data import ImageSet
 from oddone.encoders import build_encoder
-from oddone.errors import DataError, DivergedError, SettingsError
+from oddone.errors import DivergedError, SettingsError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
 from oddone.training.allocator import keep_freed_memory
@@ -24,10 +24,14 @@ from oddone.training.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from oddone.training.encoder_file import save_network
+from oddone.training.encoder_file import TrainedNetwork, save_network
+from oddone.training.fine_tuning import start_from
 from oddone.training.objective import Network, Rows, loss_of
+from oddone.training.outliers import ExposedBatches
 from oddone.training.run_directory import RunDirectory
-from oddone.training.settings import Optimiser, Training
+from oddone.training.schedule import learning_rate
+from oddone.training.settings import Training
+from oddone.training.trainable import check_outliers, check_source
 
 
 class Report(NamedTuple):
@@ -54,12 +58,14 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def train(
+def train(  # noqa: PLR0913  (all but three are choices with a default)
     source: ImageSet,
     settings: Training,
     run: RunDirectory,
     *,
     body: nn.Module | None = None,
+    start: TrainedNetwork | None = None,
+    outliers: ImageSet | None = None,
     watch: Callable[[Report], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
@@ -67,40 +73,19 @@ def train(
 
     After every step `watch` gets a `Report`. A finished run leaves `encoder.safetensors`. A `body`
     of your own, from images to features, takes the place of the encoder that the settings name.
+
+    A new run begins with the encoder of `start`; to go on, it needs that no more. `outliers` are
+    images of no class that a classifier learns to be undecided about; to go on, give them again.
     """
     check_source(source, settings)
+    if outliers is not None:
+        check_outliers(outliers, source, settings)
     keep_freed_memory()
-    trainer = _Trainer.start(source, settings, run, body)
+    trainer = _Trainer.start(source, settings, run, body, start=start, outliers=outliers)
     finished = trainer.run_steps(watch, stop)
     if finished:
         save_network(run.encoder, trainer.network, settings, source)
     return Outcome(finished, trainer.step, trainer.seconds)
-
-
-def check_source(source: ImageSet, settings: Training) -> None:
-    """Raise a `DataError` unless the images and labels can be trained on."""
-    if len(source) < 2:
-        raise DataError(f"{len(source)} images are too few to train on; give at least 2")
-    needs_labels = settings.objective != "simclr"
-    if needs_labels and (source.labels < 0).any():
-        raise DataError(
-            f"{int((source.labels < 0).sum())} of {len(source)} images have no label, and "
-            f"{settings.objective} needs one each; sort them into one folder per class, or train "
-            f"with --objective simclr"
-        )
-    height, width = source.images.shape[2:]
-    if height != width:
-        raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
-
-
-def learning_rate(optimiser: Optimiser, share: float) -> float:
-    """Return the learning rate when so much of the run is done: up in a line, down by a cosine."""
-    share, warm_up = min(share, 1.0), optimiser.warm_up
-    if share < warm_up:
-        return optimiser.learning_rate * share / warm_up
-    falling = (1 + math.cos(math.pi * (share - warm_up) / (1 - warm_up))) / 2
-    left = optimiser.final_share + (1 - optimiser.final_share) * falling
-    return optimiser.learning_rate * left
 
 
 def choose_device(settings: Training) -> torch.device:
@@ -123,7 +108,7 @@ class _Trainer:
 
     settings: Training
     run: RunDirectory
-    batches: Batches
+    batches: Batches | ExposedBatches
     network: Network
     optimiser: torch.optim.SGD
     device: torch.device
@@ -133,11 +118,17 @@ class _Trainer:
 
     @staticmethod
     def start(
-        source: ImageSet, settings: Training, run: RunDirectory, body: nn.Module | None = None
+        source: ImageSet,
+        settings: Training,
+        run: RunDirectory,
+        body: nn.Module | None = None,
+        *,
+        start: TrainedNetwork | None = None,
+        outliers: ImageSet | None = None,
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
         device = choose_device(settings)
-        network = build_network(source, settings, body).to(device)
+        network = build_network(source, settings, body, start=start).to(device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         wish = settings.optimiser
         optimiser = torch.optim.SGD(
@@ -156,8 +147,12 @@ class _Trainer:
             scaler.load_state_dict({**scaler.state_dict(), "scale": progress.loss_scale})
         if settings.compile:
             network.compile()
-        batches = Batches(source, settings)
-        return _Trainer(
+        batches = (
+            Batches(source, settings)
+            if outliers is None
+            else ExposedBatches.of(source, outliers, settings)
+        )
+        trainer = _Trainer(
             settings,
             run,
             batches,
@@ -168,6 +163,9 @@ class _Trainer:
             progress.step,
             progress.seconds,
         )
+        if start is not None and newest is None:
+            trainer.save()  # to go on from, without `start`
+        return trainer
 
     def run_steps(self, watch: Callable[[Report], None], stop: Callable[[], bool]) -> bool:
         """Train to the end, or until told to stop; say whether the end was reached."""
@@ -248,18 +246,30 @@ class _Trainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, name))
 
 
-def build_network(source: ImageSet, settings: Training, body: nn.Module | None = None) -> Network:
-    """Return a new network with weights that follow from the seed (a given body keeps its own)."""
-    model = settings.model
+def build_network(
+    source: ImageSet,
+    settings: Training,
+    body: nn.Module | None = None,
+    *,
+    start: TrainedNetwork | None = None,
+) -> Network:
+    """Return a new network with weights that follow from the seed (a given body keeps its own).
+
+    With `start`, its encoder has the weights of that one's.
+    """
+    model, image_size = settings.model, source.images.shape[-1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(settings.seed, "weights").initial_seed())
         encoder = build_encoder(
             model.encoder if body is None else body,
-            image_size=source.images.shape[-1],
+            image_size=image_size,
             head_hidden=model.head_hidden,
             head_dim=model.head_dim,
         )
-        return Network(encoder, max(1, len(source.classes)), settings)
+        network = Network(encoder, max(1, len(source.classes)), settings)
+    if start is not None:
+        start_from(start, network, model=model, image_size=image_size)
+    return network
 
 
 def _autocast(settings: Training, device: torch.device) -> str | None:

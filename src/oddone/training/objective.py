@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from oddone.encoders import Encoded, Encoder
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
@@ -15,11 +16,15 @@ from oddone.transforms import POSES
 POSE_WEIGHT = 0.5
 """The weight of predicting the turn beside cross-entropy (Hendrycks et al., 2019)."""
 
+NO_CLASS = -1
+"""The label of an outlier, as of every image without a label."""
+
 
 class Rows(NamedTuple):
     """What is known about the rows of a batch."""
 
     labels: Int[Tensor, " rows"]
+    """`NO_CLASS` for outliers."""
     poses: Int[Tensor, " rows"]
     parents: Int[Tensor, " rows"]
 
@@ -32,15 +37,14 @@ class Loss(NamedTuple):
 
 
 class Network(nn.Module):
-    """The encoder and, for cross-entropy alone, linear layers that name class and turn."""
+    """The encoder and, where the loss has a cross-entropy, linear layers for class and turn."""
 
     def __init__(self, encoder: Encoder, classes: int, settings: Training) -> None:
         super().__init__()
         self.encoder = encoder
         dim = encoder.feature_dim
-        with_classifier = settings.objective == "cross-entropy"
-        self.classifier = nn.Linear(dim, classes) if with_classifier else None
-        names_poses = with_classifier and settings.rotations == "task"
+        self.classifier = nn.Linear(dim, classes) if settings.has_classifier else None
+        names_poses = settings.has_classifier and settings.rotations == "task"
         self.pose_classifier = nn.Linear(dim, POSES) if names_poses else None
 
     def forward(self, images: Tensor) -> Encoded:
@@ -57,12 +61,17 @@ def loss_of(
     generator: torch.Generator,
 ) -> Loss:
     """Return the loss of a batch; `generator` draws MCL's partners where they are sampled."""
+    temperature = settings.loss.temperature
     if settings.objective == "cross-entropy":
-        return _cross_entropy(network, encoded.features, rows)
+        return _weighted(_cross_entropies(network, encoded.features, rows), settings)
+    if settings.objective == "joint":  # the appendix's L_joint
+        terms = _cross_entropies(network, encoded.features, rows)
+        terms["simclr"] = simclr_loss(encoded.embeddings, rows.parents, temperature)
+        return _weighted(terms, settings)
     task = settings.rotations == "task"
     if settings.objective == "mcl":
         poses = rows.poses if task else None
-        terms = mcl_loss(
+        mcl = mcl_loss(
             encoded.embeddings,
             rows.labels,
             poses,
@@ -70,18 +79,44 @@ def loss_of(
             settings.loss,
             generator=generator,
         )
-        return Loss(terms.total, {"ccm": terms.ccm, "spa": terms.spa})
-    temperature = settings.loss.temperature
+        return Loss(mcl.total, {"ccm": mcl.ccm, "spa": mcl.spa})
     if settings.objective == "simclr":
         return Loss(simclr_loss(encoded.embeddings, rows.parents, temperature), {})
     labels = joint(rows.labels, rows.poses) if task else rows.labels
     return Loss(supcon_loss(encoded.embeddings, labels, rows.parents, temperature), {})
 
 
-def _cross_entropy(network: Network, features: Tensor, rows: Rows) -> Loss:
+def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, ""]:
+    """Return the mean cross-entropy between all classes being as likely and the prediction.
+
+    It is least, log(classes), where the prediction is just as undecided (Hendrycks et al., 2019).
+    """
+    return -logits.log_softmax(dim=1).mean()
+
+
+def _cross_entropies(network: Network, features: Tensor, rows: Rows) -> dict[str, Tensor]:
+    """Return the terms of what the linear layers say; only normal rows are asked for their turn."""
     assert network.classifier is not None  # noqa: S101  (Network made one for this objective)
-    of_class = nn.functional.cross_entropy(network.classifier(features.float()), rows.labels)
-    if network.pose_classifier is None:
-        return Loss(of_class, {})
-    of_pose = nn.functional.cross_entropy(network.pose_classifier(features.float()), rows.poses)
-    return Loss(of_class + POSE_WEIGHT * of_pose, {"class": of_class, "pose": of_pose})
+    features = features.float()
+    logits = network.classifier(features)
+    outlying = rows.labels == NO_CLASS
+    terms = {"class": cross_entropy(logits, rows.labels, ignore_index=NO_CLASS)}
+    if network.pose_classifier is not None:
+        poses = rows.poses.masked_fill(outlying, NO_CLASS)
+        turned = network.pose_classifier(features)
+        terms["pose"] = cross_entropy(turned, poses, ignore_index=NO_CLASS)
+    if outlying.any():
+        terms["outliers"] = uniform_cross_entropy(logits[outlying])
+    return terms
+
+
+def _weighted(terms: dict[str, Tensor], settings: Training) -> Loss:
+    """Return the weighted sum of the terms; where it is but one, the total says it all."""
+    weights = {
+        "class": 1.0,
+        "pose": POSE_WEIGHT,
+        "outliers": settings.outlier_weight,
+        "simclr": settings.simclr_weight,
+    }
+    total = torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+    return Loss(total, terms if len(terms) > 1 else {})

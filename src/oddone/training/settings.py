@@ -7,7 +7,7 @@ from oddone.errors import SettingsError
 from oddone.losses import MCL
 from oddone.transforms import POSES, Augment
 
-Objective = Literal["mcl", "supclr", "simclr", "cross-entropy"]
+Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
 Rotations = Literal["task", "augmentation", "none"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -95,11 +95,15 @@ class Training:
     minutes: float | None = None
     """How long to train; the learning rate's cosine follows the clock."""
     objective: Objective = "mcl"
-    """The loss: MCL, SupCLR, SimCLR, or cross-entropy on a linear classifier."""
+    """The loss: MCL, SupCLR, SimCLR, cross-entropy on a linear classifier, or that with SimCLR."""
     rotations: Rotations = "task"
     """Quarter turns as the auxiliary task, as plain augmentation (the paper's DA), or none."""
     loss: MCL = field(default_factory=MCL)
     """MCL's settings; the other contrastive losses use its temperature."""
+    simclr_weight: float = 0.1
+    """What SimCLR weighs beside cross-entropy in the objective "joint": the paper's lambda."""
+    outlier_weight: float = 0.5
+    """What outliers, where they are given, weigh beside the images with a class."""
     model: Model = field(default_factory=Model)
     batch: Batch = field(default_factory=Batch)
     optimiser: Optimiser = field(default_factory=Optimiser)
@@ -136,6 +140,9 @@ class Training:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
                 )
+        for name in ("simclr_weight", "outlier_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SettingsError(f"{name}={getattr(self, name)}: choose 0 or a positive number")
         if not 0 <= self.held_out < 1:
             raise SettingsError(
                 f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
@@ -144,6 +151,11 @@ class Training:
             raise SettingsError(
                 f"checkpoint_seconds={self.checkpoint_seconds}: choose 0 (after every step) or more"
             )
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether a linear layer that names the class is trained along with the encoder."""
+        return self.objective in {"cross-entropy", "joint"}
 
     @property
     def views(self) -> int:
