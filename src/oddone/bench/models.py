@@ -1,0 +1,135 @@
+"""The networks that the tables compare, and how large a table is trained."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from oddone import presets
+from oddone.errors import SettingsError
+from oddone.training import Training
+from oddone.training.settings import Objective, Rotations
+
+FINE_TUNING_RATE = 1 / 3
+"""What fine-tuning leaves of the learning rate: 0.2 at 512 rows, where the paper's rule is 0.6."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much every row of a table may cost. A fine-tuned network was trained twice."""
+
+    name: str
+    words: str
+    """What a reader has to know of it, for the caption of a table."""
+    at_once: Training
+    """For what is trained once, with turns."""
+    before: Training
+    """For what is fine-tuned later."""
+    after: Training
+    """For fine-tuning it."""
+    small_encoder: str
+    """For the rows that are ResNet-18 in the paper, where the others are ResNet-34."""
+
+
+def paper_scale() -> Scale:
+    """Return the paper as printed; Appendix C says how it fine-tunes."""
+    whole = presets.paper()
+    after = replace(
+        whole,
+        epochs=100.0,
+        batch=replace(whole.batch, images=512, poses_per_image=1),
+        optimiser=replace(whole.optimiser, learning_rate=0.2),
+    )
+    words = "as printed: ResNet-34 (‡: ResNet-18), 400 epochs, 100 more to fine-tune"
+    return Scale("paper", words, whole, whole, after, "resnet18")
+
+
+def cpu_scale(minutes: float) -> Scale:
+    """Return a small network and so many minutes for each row.
+
+    A fine-tuned network has half of them before, and half after: all rows cost the same.
+    """
+    if not 0 < minutes < float("inf"):
+        raise SettingsError(f"minutes={minutes}: choose a positive number")
+    whole = replace(presets.cpu(), minutes=minutes, held_out=0.0)
+    half = replace(whole, minutes=minutes / 2)
+    rate = FINE_TUNING_RATE * whole.optimiser.learning_rate
+    after = replace(half, optimiser=replace(half.optimiser, learning_rate=rate))
+    words = (
+        f"{whole.model.encoder} and {minutes:g} minutes of training for every row (‡ too); "
+        f"fine-tuned: half of them before, half after"
+    )
+    return Scale("cpu", words, whole, half, after, whole.model.encoder)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A way to train a network."""
+
+    name: str
+    objective: Objective
+    rotations: Rotations = "none"
+    spa: bool = True
+    """Whether MCL has its SPA term."""
+    small: bool = False
+    """Whether it is a ResNet-18 in the paper."""
+    start: "Model | None" = None
+    """What it is fine-tuned from."""
+    outliers: bool = False
+    """Whether it is shown images that are none of the classes."""
+
+
+class Plan(NamedTuple):
+    """A network to train, with every setting: all that decides what comes out, save the data."""
+
+    name: str
+    settings: Training
+    start: "Plan | None"
+    outliers: bool
+
+
+def plan(model: Model, scale: Scale, seed: int) -> Plan:
+    """Return how a model is trained at a scale."""
+    if model.start is None:
+        return Plan(model.name, _settings(model, scale, scale.at_once, seed), None, model.outliers)
+    before = _settings(model.start, scale, scale.before, seed)
+    return Plan(
+        model.name,
+        _settings(model, scale, scale.after, seed),
+        Plan(model.start.name, before, None, model.start.outliers),
+        model.outliers,
+    )
+
+
+def _settings(model: Model, scale: Scale, length: Training, seed: int) -> Training:
+    settings = replace(length, objective=model.objective, rotations=model.rotations, seed=seed)
+    if not model.spa:
+        settings = replace(settings, loss=replace(settings.loss, spa_weight=0.0))
+    if model.small:
+        small = replace(settings.model, encoder=scale.small_encoder)
+        settings = replace(settings, model=small)
+    return _with_as_many_rows(settings) if model.rotations == "none" else settings
+
+
+def _with_as_many_rows(settings: Training) -> Training:
+    """Return settings without turns in which steps have as many rows, and are as many, as with."""
+    turns = settings.batch.poses_per_image
+    batch = replace(settings.batch, images=turns * settings.batch.images, poses_per_image=1)
+    epochs = None if settings.epochs is None else turns * settings.epochs
+    return replace(settings, batch=batch, epochs=epochs)
+
+
+CROSS_ENTROPY = Model("cross-entropy", "cross-entropy")
+ROTATION = Model("cross-entropy with rotation task", "cross-entropy", "task")
+OUTLIER_EXPOSURE = Model("outlier exposure", "cross-entropy", outliers=True)
+SUPCLR = Model("SupCLR", "supclr")
+SUPCLR_SMALL = replace(SUPCLR, small=True)
+CSI = Model("CSI", "supclr", "task")  # joint labels: turns of an image are negatives
+CSI_SMALL = replace(CSI, small=True)
+SIMCLR = Model("SimCLR", "simclr")
+SIMCLR_FINE_TUNED = Model("SimCLR, fine-tuned", "cross-entropy", start=SIMCLR)
+SIMCLR_JOINT = Model("SimCLR, jointly fine-tuned", "joint", start=SIMCLR)
+MCL = Model("MCL", "mcl", "task")
+MCL_SMALL = replace(MCL, small=True)
+MCL_WITHOUT_SPA = Model("MCL without SPA and rotation task", "mcl", spa=False)
+MCL_WITHOUT_TASK = Model("MCL without rotation task", "mcl")
+MCL_AUGMENTED = Model("MCL with rotations as augmentation", "mcl", "augmentation")
+MCL_FINE_TUNED = Model("MCL, fine-tuned", "cross-entropy", start=MCL)

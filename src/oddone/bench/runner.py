@@ -1,0 +1,206 @@
+"""Fill a table: train each network it needs once, then let every row judge the same images."""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oddone.baselines import Judged
+from oddone.bench.judging import How, judge_all
+from oddone.bench.models import Plan, Scale, plan
+from oddone.bench.record import Filled, ModelRecord, RowRecord
+from oddone.bench.sets import TEST, Sets
+from oddone.bench.tables import OOD_NAMES, Row, Table
+from oddone.data.decode import Progress
+from oddone.errors import DataError, SettingsError
+from oddone.evaluation import (
+    Evaluation,
+    accuracy_where_labelled,
+    as_json,
+    as_openood_csv,
+    judge,
+    labels_by_name,
+)
+from oddone.training import (
+    Outcome,
+    RunDirectory,
+    Training,
+    load_network,
+    train as train_unwatched,
+)
+from oddone.training.files import write_bytes
+from oddone.training.loop import choose_device
+from oddone.training.settings_file import as_tables
+
+
+class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
+    """Training was told to stop; what was learned is kept."""
+
+
+Train = Callable[..., Outcome]
+"""How a network is trained: `oddone.training.train`, or that with a progress bar."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Where tables are filled, with what, and who is told of it."""
+
+    folder: Path
+    sets: Sets
+    scale: Scale
+    train: Train = train_unwatched
+    provenance: Callable[[Training], Mapping[str, Any]] = lambda _: {}
+    """What to write beside a network, for who finds it."""
+    announce: Callable[[str], None] = lambda _: None
+    progress: Progress = lambda _done, _total, _what: None
+
+    def fill(self, table: Table, seeds: int = 1) -> Filled:
+        """Return the numbers of a table; networks in the folder are not trained again."""
+        rows, left_out = self._possible(table)
+        plans = {
+            (row.model, seed): plan(row.model, self.scale, seed)
+            for seed in range(seeds)
+            for row in rows
+        }
+        trained = self._trained(plans.values())
+        results: dict[tuple[str, ...], list[dict[str, Any]]] = {row.names: [] for row in rows}
+        for seed in range(seeds):
+            verdicts = self._judged(rows, {row: plans[row.model, seed] for row in rows})
+            for row in rows:
+                evaluation = self._evaluated(table, verdicts[row])
+                results[row.names].append(as_json(evaluation))
+                if table.groups:
+                    self._write_openood(table, row, seed, evaluation)
+        return Filled(
+            tuple(trained.values()),
+            tuple(
+                RowRecord(row.names, row.model.name, row.how.words, tuple(results[row.names]))
+                for row in rows
+            ),
+            left_out,
+        )
+
+    def key(self, wanted: Plan) -> str:
+        """Return the name of a network, which follows from all that decides what it learns."""
+        outliers = self.sets.outliers if wanted.outliers else None
+        decisive = {
+            "settings": as_tables(wanted.settings),
+            "data": self.sets.training.fingerprint,
+            "start": None if wanted.start is None else self.key(wanted.start),
+            "outliers": None if outliers is None else outliers.fingerprint,
+        }
+        text = json.dumps(decisive, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def run_of(self, wanted: Plan) -> RunDirectory:
+        """Return the directory of a network, in which it may not be finished yet."""
+        return RunDirectory(self.folder / "models" / self.key(wanted))
+
+    def _possible(self, table: Table) -> tuple[list[Row], tuple[str, ...]]:
+        """Return the rows that can be filled, and what is left out."""
+        if not self.sets.oods:
+            raise DataError("there are 0 OOD sets to measure with; add one with --ood NAME=SOURCE")
+        for group in table.groups or {}:
+            if group in self.sets.oods:
+                raise SettingsError(
+                    f"--ood {group}=...: that is a group of sets; choose another name"
+                )
+        exposed = self.sets.outliers is not None
+        rows = [row for row in table.rows if exposed or not row.model.outliers]
+        missing = dict.fromkeys(
+            column.of
+            for column in table.columns
+            if column.of is not None
+            and column.of not in self.sets.oods
+            and not self._members(table, column.of)
+        )
+        reasons = [f"{OOD_NAMES.get(name, name)}: no such images were given" for name in missing]
+        reasons += [
+            f"{' '.join(row.names)}: no outliers to train on were given"
+            for row in table.rows
+            if row not in rows
+        ]
+        return rows, tuple(reasons)
+
+    def _members(self, table: Table, group: str) -> tuple[str, ...]:
+        """Return which OOD sets of a group there are."""
+        members = (table.groups or {}).get(group, ())
+        return tuple(name for name in members if name in self.sets.oods)
+
+    def _trained(self, plans: Iterable[Plan]) -> dict[str, ModelRecord]:
+        """Train what has not been trained yet; return what there is then to know of each."""
+        in_order: dict[str, Plan] = {}
+        for wanted in plans:
+            for each in (wanted.start, wanted):
+                if each is not None:
+                    in_order.setdefault(self.key(each), each)
+        for number, wanted in enumerate(in_order.values(), start=1):
+            run = self.run_of(wanted)
+            if not run.encoder.is_file():
+                where = f"network {number} of {len(in_order)}"
+                seed = wanted.settings.seed
+                self.announce(f"{where}: {wanted.name}, seed {seed}, in {run.path}")
+                self._train(wanted, run)
+        return {key: self._described(key, wanted) for key, wanted in in_order.items()}
+
+    def _train(self, wanted: Plan, run: RunDirectory) -> None:
+        if not (run.path / "settings.toml").is_file():  # new, or ended before it began
+            shutil.rmtree(run.path, ignore_errors=True)
+            RunDirectory.create(run.path, wanted.settings, self.provenance(wanted.settings))
+        start = None if wanted.start is None else load_network(self.run_of(wanted.start).encoder)
+        outliers = self.sets.outliers if wanted.outliers else None
+        outcome = self.train(
+            self.sets.training, wanted.settings, run, start=start, outliers=outliers
+        )
+        if not outcome.finished:
+            raise Stopped
+
+    def _described(self, key: str, wanted: Plan) -> ModelRecord:
+        *_, last = self.run_of(wanted).history()
+        return ModelRecord(
+            key,
+            wanted.name,
+            None if wanted.start is None else self.key(wanted.start),
+            as_tables(wanted.settings),
+            last["step"],
+            round(last["seconds"] / 60, 2),
+        )
+
+    def _judged(
+        self, rows: list[Row], plans: Mapping[Row, Plan]
+    ) -> dict[Row, Mapping[str, Judged]]:
+        """Return what each row thinks of the images; each network sees them once."""
+        sets = {TEST: self.sets.test.images} | {
+            name: sample.images for name, sample in self.sets.oods.items()
+        }
+        verdicts: dict[Row, Mapping[str, Judged]] = {}
+        for key in dict.fromkeys(map(self.key, plans.values())):
+            own = [row for row in rows if self.key(plans[row]) == key]
+            trained = load_network(self.run_of(plans[own[0]]).encoder)
+            trained.network.to(choose_device(trained.settings))
+            self.announce(f"judging by {plans[own[0]].name}, seed {trained.settings.seed}")
+            hows: list[How] = list(dict.fromkeys(row.how for row in own))
+            by_how = judge_all(trained, self.sets.training, sets, hows, self.progress)
+            verdicts |= {row: by_how[row.how] for row in own}
+        return verdicts
+
+    def _evaluated(self, table: Table, verdicts: Mapping[str, Judged]) -> Evaluation:
+        labels = labels_by_name(self.sets.test.images, self.sets.training.classes)
+        members = {group: self._members(table, group) for group in table.groups or {}}
+        return judge(
+            verdicts[TEST].scores,
+            {name: verdicts[name].scores for name in self.sets.oods},
+            accuracy=accuracy_where_labelled(verdicts[TEST].labels, labels),
+            groups={group: names for group, names in members.items() if names},
+        )
+
+    def _write_openood(self, table: Table, row: Row, seed: int, evaluation: Evaluation) -> None:
+        """Write the row's own file, as OpenOOD does."""
+        folder = self.folder / table.name
+        folder.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"\W+", "-", " ".join(row.names).lower())
+        write_bytes(folder / f"{name}-seed{seed}.csv", as_openood_csv(evaluation).encode())

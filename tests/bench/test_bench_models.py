@@ -1,0 +1,87 @@
+"""The networks that the tables compare."""
+
+import pytest
+from benches import toy_scale
+
+from oddone.bench import cpu_scale, models, paper_scale
+from oddone.bench.models import Model, Plan, plan
+from oddone.bench.tables import TABLES
+from oddone.errors import SettingsError
+from oddone.training import Training
+
+ALL = sorted({row.model for table in TABLES.values() for row in table.rows}, key=repr)
+
+
+def minutes(planned: Plan) -> float:
+    """Return how long a row is trained, what it is fine-tuned from included."""
+    assert planned.settings.minutes is not None
+    return planned.settings.minutes + (0 if planned.start is None else minutes(planned.start))
+
+
+@pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
+def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(model: Model) -> None:
+    assert minutes(plan(model, cpu_scale(7.0), seed=0)) == pytest.approx(7)
+
+
+@pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "scale", [paper_scale(), cpu_scale(1.0), toy_scale()], ids=lambda s: s.name
+)
+def test_no_image_is_held_out_and_the_seed_is_that_asked_for(model: Model, scale: object) -> None:
+    planned = plan(model, scale, seed=5)  # type: ignore[arg-type]
+    for each in (planned, planned.start):
+        if each is not None:
+            assert each.settings.held_out == 0
+            assert each.settings.seed == 5
+
+
+def test_mcl_at_the_paper_scale_is_the_paper_preset() -> None:
+    assert plan(models.MCL, paper_scale(), 0).settings == Training(epochs=400.0, held_out=0.0)
+
+
+@pytest.mark.parametrize("model", [model for model in ALL if model.start is None])
+def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
+    model: Model,
+) -> None:
+    settings = plan(model, paper_scale(), 0).settings
+    assert settings.batch.images * settings.poses_per_image == 1024
+    assert settings.epochs is not None
+    assert settings.epochs / settings.batch.images == 400 / 256
+
+
+def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
+    planned = plan(models.SIMCLR_JOINT, paper_scale(), 0)
+    settings = planned.settings
+    assert (settings.objective, settings.simclr_weight) == ("joint", 0.1)
+    assert (settings.epochs, settings.batch.images) == (100, 512)
+    assert settings.optimiser.learning_rate == 0.2
+    assert planned.start is not None
+    assert planned.start.settings.objective == "simclr"
+
+
+def test_only_the_small_models_are_resnet_18() -> None:
+    encoders = {model: plan(model, paper_scale(), 0).settings.model.encoder for model in ALL}
+    assert {model for model, encoder in encoders.items() if encoder == "resnet18"} == {
+        models.SUPCLR_SMALL,
+        models.CSI_SMALL,
+        models.MCL_SMALL,
+    }
+    assert set(encoders.values()) == {"resnet18", "resnet34"}
+
+
+def test_ablations_leave_out_what_they_say() -> None:
+    def settings(model: Model) -> Training:
+        return plan(model, paper_scale(), 0).settings
+
+    assert settings(models.MCL_WITHOUT_SPA).loss.spa_weight == 0
+    assert settings(models.MCL_WITHOUT_SPA).rotations == "none"
+    assert settings(models.MCL_WITHOUT_TASK).loss.spa_weight == 1
+    assert settings(models.MCL_WITHOUT_TASK).rotations == "none"
+    assert settings(models.MCL_AUGMENTED).rotations == "augmentation"
+    assert settings(models.CSI).rotations == "task"
+    assert settings(models.SUPCLR).rotations == "none"
+
+
+def test_a_length_without_time_is_refused() -> None:
+    with pytest.raises(SettingsError, match="minutes=0.0: choose a positive number"):
+        cpu_scale(0.0)

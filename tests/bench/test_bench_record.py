@@ -1,0 +1,152 @@
+"""Records: written whole, read back, and doubted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches import Toys
+
+from oddone.bench import TABLES, read_record, write_record
+from oddone.bench.tables import Column
+from oddone.errors import ArtifactError
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_record_comes_back_as_it_was_written(toys: Toys, table: str, tmp_path: Path) -> None:
+    record = toys.records[table]
+    path = write_record(tmp_path, record)
+    assert read_record(path) == record
+    assert path.name.endswith(f"-bench-{table}-toy.json")
+
+
+def test_a_record_says_how_it_came_about(toys: Toys) -> None:
+    record = toys.records["paper-mcl"]
+    assert record.command == "oddone bench"
+    assert record.data["training"]["images"] == 60
+    assert record.data["oods"]["svhn"] == {"images": 12, "of": 12, "fingerprint": "tiny2"}
+    assert record.machine["threads"] >= 1
+    assert set(record.versions) == {"python", "oddone", "torch", "numpy", "scikit-learn"}
+    by_key = {model.key: model for model in record.models}
+    fine_tuned = next(model for model in record.models if model.name == "SimCLR, fine-tuned")
+    assert by_key[fine_tuned.start or ""].name == "SimCLR"
+    assert {model.steps for model in record.models} == {2}
+    assert record.minutes == pytest.approx(sum(model.minutes for model in record.models))
+
+
+def test_the_paper_is_compared_with_only_where_cifar10_was_learned(toys: Toys) -> None:
+    record = toys.records["paper-mcl"]
+    row, column = record.rows[0], Column("accuracy")
+    assert record.paper_number(row, column) == 93.61
+    record.data["training"]["classes"][0] = "garment"
+    try:
+        assert record.paper_number(row, column) is None
+    finally:
+        record.data["training"]["classes"][0] = "airplane"
+
+
+def without_rows(content: dict[str, Any]) -> None:
+    content["rows"] = []
+
+
+def other_table(content: dict[str, Any]) -> None:
+    content["table"] = "paper-9"
+
+
+def more_seeds(content: dict[str, Any]) -> None:
+    content["seeds"] = 2
+
+
+def above_one(content: dict[str, Any]) -> None:
+    content["rows"][0]["results"][0]["oods"]["svhn"]["auroc"] = 1.5
+
+
+def not_a_number(content: dict[str, Any]) -> None:
+    content["rows"][0]["results"][0]["accuracy"] = float("nan")
+
+
+def a_bool(content: dict[str, Any]) -> None:
+    content["seeds"] = True
+
+
+def steering(content: dict[str, Any]) -> None:
+    content["rows"][0]["names"] = ["\x1b[2J"]
+
+
+def one_name_more(content: dict[str, Any]) -> None:
+    content["rows"][0]["names"].append("twice")
+
+
+def missing_set(content: dict[str, Any]) -> None:
+    del content["rows"][0]["results"][0]["oods"]["svhn"]
+
+
+def missing_entry(content: dict[str, Any]) -> None:
+    del content["machine"]
+
+
+def unknown_entry(content: dict[str, Any]) -> None:
+    content["machine"]["owner"] = "somebody"
+
+
+def other_kind(content: dict[str, Any]) -> None:
+    content["kind"] = "recipe"
+
+
+def later_format(content: dict[str, Any]) -> None:
+    content["format"] = 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_rows, "it has no rows"),
+        (other_table, "there is no table 'paper-9', only paper-main"),
+        (more_seeds, "has 1 results for 2 seeds"),
+        (above_one, r"rows.0.results.0.oods.svhn.auroc is 1.5, no share"),
+        (not_a_number, r"rows.0.results.0.accuracy is nan, no share"),
+        (a_bool, "seeds is True, no int"),
+        (steering, r"rows.0.names.0 is .*, no str"),
+        (one_name_more, "has 2 names, not 1"),
+        (missing_set, "has not been measured on cifar100, svhn, textures"),
+        (missing_entry, "the whole is no object of table"),
+        (unknown_entry, "machine is no object of system"),
+        (other_kind, "is no record of oddone bench"),
+        (later_format, "has format 2, and this oddone reads 1"),
+    ],
+)
+def test_a_record_that_is_not_right_is_refused(
+    toys: Toys, tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    path = write_record(tmp_path, toys.records["paper-mcl"])
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match=message):
+        read_record(path)
+
+
+def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(ArtifactError, match="cannot be read: No such file"):
+        read_record(path)
+    for content, message in (
+        (b"\xff", "is no JSON"),
+        (b"{", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"[]", "is no record of oddone bench"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ArtifactError, match=message):
+            read_record(path)
+
+
+def test_a_file_larger_than_any_record_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.bench.record.LARGEST", 3)
+    path = tmp_path / "record.json"
+    path.write_text("{   }")
+    with pytest.raises(ArtifactError, match="has 5 bytes, more than any record"):
+        read_record(path)
