@@ -7,35 +7,23 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from figures_looked_at import axes_of, check_layout, words_of
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from PIL import Image
+from small_detector import fitted
 
 from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
 from oddone.report import draw_explanation, save_figure
 from oddone.report.style import NORMAL, ODD, UNKNOWN, shortened
 from oddone.report.words import in_words, legible, number
-from oddone.training import TrainedNetwork
-from oddone.training.loop import build_network
 from oddone.transforms import MakeViews, eight_turns, four_turns, one_view
-from runs import tiny_settings, tiny_source
+from runs import tiny_source
 
 TURNED = ["turned 90°", "turned 180°", "turned 270°"]
 MIRRORED = ["mirrored 90°", "mirrored 180°", "mirrored 270°"]
-
-
-def fitted(classes: int = 3, views: MakeViews = eight_turns) -> Detector:
-    """Return a detector on a network that has learned nothing, calibrated on what it was shown."""
-    source, settings = tiny_source(images=max(60, 3 * classes), classes=classes), tiny_settings()
-    network = build_network(source, settings).eval()
-    trained = TrainedNetwork(network, settings, source.classes, 16, source.fingerprint)
-    detector = Detector.fit(trained, source, views=views)
-    scores = detector(source.images).scores
-    return replace(detector, calibration=Calibration(scores.double().sort().values, 0.1))
 
 
 @pytest.fixture(scope="module")
@@ -78,41 +66,6 @@ def explained(detector: Detector, image: np.ndarray, score: float | None = None)
 
 def drawn(detector: Detector, image: np.ndarray, score: float | None = None) -> Figure:
     return draw_explanation(detector, image, explained(detector, image, score), title="one.png")
-
-
-def axes_of(figure: Figure, label: str) -> list[Axes]:
-    return [axes for axes in figure.axes if axes.get_label() == label]
-
-
-def texts_of(figure: Figure) -> list[Text]:
-    """Return the texts that are to be seen in a figure."""
-    texts = list(figure.texts)
-    for axes in figure.axes:
-        texts += axes.texts
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-            texts += [axis.label, *(tick.label1 for tick in ticks)]
-    return [text for text in texts if text.get_text()]
-
-
-def words_of(figure: Figure) -> list[str]:
-    return [text.get_text() for text in texts_of(figure)]
-
-
-def check_layout(figure: Figure) -> None:
-    """Check that no text leaves the figure, or lies over another text or a picture."""
-    figure.draw_without_rendering()
-    texts = texts_of(figure)
-    pictures = [axes for axes in figure.axes if axes.images]
-    names = [text.get_text() for text in texts] + [axes.get_label() for axes in pictures]
-    boxes = np.array([artist.get_window_extent().extents for artist in (*texts, *pictures)])
-    low, high = boxes[:, :2], boxes[:, 2:]
-    inside = ((low >= 0) & (high <= figure.bbox.size)).all(axis=1)
-    assert not [name for name, is_inside in zip(names, inside, strict=True) if not is_inside]
-    overlap = ((low[:, None] < high) & (low < high[:, None])).all(axis=2)
-    pairs = np.argwhere(np.triu(overlap, k=1))
-    assert not [(names[one], names[other]) for one, other in pairs]
 
 
 # --- What it says -----------------------------------------------------------------------------

@@ -55,9 +55,19 @@ for name, purpose, example in (
         "oddone evaluate run test-photos/ --ood weeds=weeds/ --out result.json",
     ),
     (
+        "report",
+        "Draw all about a detector on one page: what it knows, what it misses, and why.",
+        "oddone report run --test test-photos/ --ood weeds=weeds/ --out report.html",
+    ),
+    (
         "calibrate",
         "Set a detector's threshold by images that are normal and new to it.",
         "oddone calibrate run normal-photos/ --false-alarms 0.01",
+    ),
+    (
+        "bench",
+        "Fill the paper's tables again, or show them: every method, row by row.",
+        "oddone bench paper-sei --data datasets --out bench",
     ),
     (
         "demo",

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
@@ -32,8 +32,9 @@ from oddone.bench import (
     write_record,
 )
 from oddone.cli.runs import provenance_of, train_watched
-from oddone.cli.terminal import advice, bar, counted, list_broken, note, say
-from oddone.data import ImageSet, load
+from oddone.cli.sources import REPEATED, load_watched, sources_by_name
+from oddone.cli.terminal import advice, bar, counted, note, say
+from oddone.data import ImageSet
 from oddone.data.decode import Progress
 from oddone.data.notation import EMBEDDED, SCHEMES
 from oddone.errors import DataError, SettingsError
@@ -42,7 +43,6 @@ from oddone.training.files import write_bytes
 INTERRUPTED = 130
 MINUTES = 10.0
 FORMATS = {"markdown": as_markdown, "csv": as_csv, "html": as_html}
-REPEATED = Parameter(negative=(), show_default=False)
 
 app = App(name="bench")
 
@@ -109,7 +109,7 @@ def bench(
             "there is no CIFAR-10 to train on; get it with oddone data get cifar10 --to DIR and "
             "add --data DIR, or name other images with --ind SOURCE"
         )
-    sets = _load(source, test, found.oods | _by_name(ood), outliers, limit)
+    sets = _load(source, test, found.oods | sources_by_name(ood), outliers, limit)
     try:
         with _watched() as (announce, progress):
             filled = Bench(
@@ -230,18 +230,6 @@ def _scale(name: str, minutes: float | None) -> Scale:
     return paper_scale()
 
 
-def _by_name(oods: tuple[str, ...]) -> dict[str, str]:
-    sources: dict[str, str] = {}
-    for text in oods:
-        name, _, source = text.partition("=")
-        if not name.isprintable() or not name or not source:
-            raise SettingsError(f"--ood {text}: write NAME=SOURCE, such as svhn=svhn:PATH#test")
-        if name in sources:
-            raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
-        sources[name] = source
-    return sources
-
-
 def _load(
     source: str,
     test: str | None,
@@ -263,10 +251,8 @@ def _load(
 
 
 def _loaded(name: str, source: str, side: int | None) -> ImageSet:
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        images = load(source, size=side, progress=progress)
+    images = load_watched(source, side)
     note(f"{name}: {counted(len(images), 'image', 'images')} from {source}")
-    list_broken(images.broken)
     return images
 
 

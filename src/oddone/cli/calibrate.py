@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.cli.detectors import describe_threshold, detector_file, open_detector
-from oddone.cli.terminal import advice, bar, list_broken, say
-from oddone.data import load
+from oddone.cli.sources import load_watched
+from oddone.cli.terminal import advice, bar, say
 from oddone.errors import DataError, SettingsError
 
 app = App(name="calibrate")
@@ -42,9 +42,7 @@ def calibrate(
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
     before = open_detector(detector)
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        images = load(source, size=before.image_size, progress=progress)
-    list_broken(images.broken)
+    images = load_watched(source, before.image_size)
     if images.fingerprint == before.encoder.trained.data_fingerprint:
         raise DataError(
             f"the {len(images):,} images of {source} are those that the detector was trained on, "

@@ -4,15 +4,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from oddone.cli.detectors import open_detector
-from oddone.cli.terminal import advice, bar, counted, list_broken, printable, say
-from oddone.data import ImageSet, load
+from oddone.cli.sources import REPEATED, load_watched, sources_by_name
+from oddone.cli.terminal import advice, bar, counted, say
 from oddone.errors import SettingsError
 from oddone.evaluation import (
     Evaluation,
@@ -26,7 +26,6 @@ from oddone.evaluation import (
 from oddone.training.files import write_bytes, write_json
 
 ENDINGS = (".json", ".csv")
-REPEATED = Parameter(negative=(), show_default=False)
 
 app = App(name="evaluate")
 
@@ -62,14 +61,14 @@ def evaluate(
     out
         A file for the result: .json, or .csv as OpenOOD writes it. May be given several times.
     """
-    sources = _by_name(ood)
+    sources = sources_by_name(ood)
     groups = {name: members for name, members in (("near", near), ("far", far)) if members}
     check_groups(groups, sources)
     for path in out:
         _check_out(path)
     opened = open_detector(detector)
-    known = _load(source, opened.image_size)
-    odd = {name: _load(notation, opened.image_size) for name, notation in sources.items()}
+    known = load_watched(source, opened.image_size)
+    odd = {name: load_watched(notation, opened.image_size) for name, notation in sources.items()}
     with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         evaluation = evaluate_detector(opened, known, odd, groups=groups, progress=progress)
     _show(evaluation, detector)
@@ -78,33 +77,12 @@ def evaluate(
         say(f"the result is {path}")
 
 
-def _by_name(oods: tuple[str, ...]) -> dict[str, str]:
-    """Return the sources by their names; one without a name is called what it is."""
-    sources: dict[str, str] = {}
-    for text in oods:
-        name, source = text.split("=", maxsplit=1) if "=" in text else (text, text)
-        if not name or not source:
-            raise SettingsError(f"--ood {text}: write NAME=SOURCE, such as svhn=svhn:PATH#test")
-        name = printable(name)
-        if name in sources:
-            raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
-        sources[name] = source
-    return sources
-
-
 def _check_out(path: Path) -> None:
     """Say before the long work that its result could not be written."""
     if path.suffix not in ENDINGS:
         raise SettingsError(f"--out {path}: let the name end in {' or '.join(ENDINGS)}")
     if path.is_dir() or not path.parent.is_dir():
         raise SettingsError(f"--out {path}: name a file in a folder that exists")
-
-
-def _load(source: str, size: int) -> ImageSet:
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        images = load(source, size=size, progress=progress)
-    list_broken(images.broken)
-    return images
 
 
 def _write(evaluation: Evaluation, path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.cli.detectors import describe_threshold
 from oddone.cli.runs import (
@@ -19,8 +18,9 @@ from oddone.cli.runs import (
     provenance_of,
     train_watched,
 )
-from oddone.cli.terminal import bar, counted, list_broken, say
-from oddone.data import ImageSet, load
+from oddone.cli.sources import load_watched
+from oddone.cli.terminal import counted, say
+from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.errors import DataError, SettingsError
 from oddone.presets import PRESETS
@@ -194,14 +194,12 @@ def _load_unchanged(began: dict[str, Any], run: RunDirectory) -> ImageSet:
 
 
 def _load(source: str, size: int | None, *, strict: bool) -> ImageSet:
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        images = load(source, size=size, strict=strict, progress=progress)
+    images = load_watched(source, size, strict=strict)
     height, width = images.images.shape[2:]
     say(
         f"{counted(len(images), 'image', 'images')} of {height} x {width} pixels in "
         f"{counted(len(images.classes), 'class', 'classes')} from {source}"
     )
-    list_broken(images.broken)
     return images
 
 

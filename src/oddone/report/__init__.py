@@ -1,4 +1,9 @@
-"""Pictures: of one verdict, for a colleague who never heard of the method."""
+"""Pictures for people who never heard of the method.
+
+One of them shows one verdict (`explanation`), and a page of them all about a detector: what to show
+is collected in `gather`, drawn by one file per figure, given words in `figures`, and laid out in
+`page`.
+"""
 
 from oddone.errors import SettingsError
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,8 +31,8 @@ from oddone.report.style import (
     tinted,
     write,
 )
+from oddone.report.views import nearest_class, views_of
 from oddone.report.words import Words, in_words, legible, number
-from oddone.transforms import turn
 
 MOST_CLASSES = 10
 MOST_NEIGHBOURS = 3
@@ -143,40 +142,23 @@ def _draw_views(
     colour: str,
 ) -> None:
     """Draw how far each view is from the nearest class, and how far they are together."""
-    upright = torch.from_numpy(image)[None].float() / 255
-    views = detector.encoder.views(upright)
-    pictures = views.images[:, 0]
-    turned = turn(upright.repeat(len(pictures), 1, 1, 1), views.poses)
-    names = [
-        _view_name(pose, mirrored=not torch.equal(picture, plain))
-        for pose, picture, plain in zip(views.poses.tolist(), pictures, turned, strict=True)
-    ]
-    together = detector.fuse(explanation.distances[:, None])[0]
-    nearest = int(together.argmin())
-    distances = explanation.distances[:, nearest].tolist()
-    bars = [_Bar(*row, tinted(colour)) for row in zip(names, distances, strict=True)]
+    views = views_of(detector, image, explanation)
+    bars = [_Bar(view.name, view.distance, tinted(colour)) for view in views]
     heading, each = "Its one view", "it"
-    if len(pictures) > 1:
-        heading, each = f"Its {len(pictures)} views", "each"
+    if len(views) > 1:
+        heading, each = f"Its {len(views)} views", "each"
         bars.append(_Bar("together", explanation.score, colour))
     bars[-1] = bars[-1]._replace(colour=colour, decides=True)
-    name = legible(detector.classes[nearest])
+    name = legible(detector.classes[nearest_class(detector, explanation)])
     _write_heading(figure, _VIEWS, heading, f"how far {each} is from what is nearest, {name}")
     axes = _draw_bars(figure, _VIEWS, bars, number)
     axes.set_label("views")
     axes.set(xlim=(0, 1.05 * max(bar.length for bar in bars) or 1), xlabel="distance")
     side = 0.92 * _row_height(bars)
     left = _VIEWS.left + _NAMES_WIDTH - 0.08 - side
-    for place, picture in enumerate(pictures):
-        pixels = (picture.permute(1, 2, 0) * 255).round().byte().numpy()
+    for place, view in enumerate(views):
         top = _CHART_TOP + (place + 0.5) * _row_height(bars) - side / 2
-        show_image(figure, left, top, side, pixels).set_label("view")
-
-
-def _view_name(pose: int, *, mirrored: bool) -> str:
-    if pose == 0:
-        return "mirrored" if mirrored else "as it is"
-    return f"{'mirrored' if mirrored else 'turned'} {90 * pose}°"
+        show_image(figure, left, top, side, view.picture).set_label("view")
 
 
 def _draw_classes(

@@ -3,7 +3,7 @@
 import io
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from jaxtyping import UInt8
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
+from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.typing import ColorType
 
@@ -24,10 +26,15 @@ from oddone.training.files import write_bytes
 
 # The palette of Okabe and Ito: blue is normal, vermilion is odd, grey is neither.
 NORMAL, ODD, UNKNOWN = "#0072B2", "#D55E00", "#595959"
-INK, FAINT, PALE = "#222222", "#6B6B6B", "#D9D9D9"
+INK, FAINT, PALE, GRID = "#222222", "#6B6B6B", "#D9D9D9", "#EEEEEE"
+
+# Series among themselves: more colours of that palette, each with a line of its own.
+SERIES = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+DASHES = ("-", "--", "-.", ":")
 
 DPI = 150
 ENDINGS = (".png", ".svg", ".pdf")
+WIDTH = 5.2  # inches of a figure that fills a phone, so that its type can be read there
 
 # Matplotlib's own font has no Chinese, Japanese or Korean; systems come with one of these.
 _FONTS = (
@@ -52,6 +59,7 @@ _STYLE: dict[Any, Any] = {
     "axes.edgecolor": FAINT,
     "axes.labelcolor": FAINT,
     "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
     "axes.spines.left": False,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -61,6 +69,7 @@ _STYLE: dict[Any, Any] = {
     "axes.facecolor": "white",
     "savefig.bbox": None,
     "savefig.facecolor": "auto",
+    "svg.hashsalt": "oddone",  # the same figure is the same file
 }
 
 
@@ -138,6 +147,33 @@ def show_image(
     return axes
 
 
+def key_at(
+    figure: Figure, left: float, top: float, handles: Sequence[Artist], columns: int = 1
+) -> Legend:
+    """Return what explains colours and marks, placed by inches from the figure's top left."""
+    across, down = figure.get_size_inches()
+    return figure.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(left / across, 1 - top / down),
+        ncols=columns,
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0,
+        columnspacing=1.5,
+        handletextpad=0.6,
+    )
+
+
+def rendered(figure: Figure, ending: str) -> bytes:
+    """Return a figure as the file that such an ending promises."""
+    content = io.BytesIO()
+    metadata = {"Date": None} if ending == ".svg" else None
+    with drawing():
+        figure.savefig(content, format=ending[1:], dpi=DPI, metadata=metadata)
+    return content.getvalue()
+
+
 def check_figure_path(path: Path) -> None:
     """Raise a `SettingsError` unless a picture can be saved under that name."""
     if path.suffix.lower() not in ENDINGS:
@@ -152,11 +188,9 @@ def save_figure(figure: Figure, path: Path | str) -> None:
     """Write a figure as the ending says: .png, .svg or .pdf; a file of that name is replaced."""
     path = Path(path)
     check_figure_path(path)
-    content = io.BytesIO()
-    with drawing():
-        figure.savefig(content, format=path.suffix.lower()[1:], dpi=DPI)
+    content = rendered(figure, path.suffix.lower())
     try:
-        write_bytes(path, content.getvalue())
+        write_bytes(path, content)
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be written: {error.strerror}; choose another place"

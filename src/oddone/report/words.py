@@ -4,6 +4,14 @@ from typing import NamedTuple
 
 from oddone.detector import Detector, Explanation
 
+_HOW_WELL = (
+    (0.99, "nearly always told"),
+    (0.95, "told very well"),
+    (0.90, "told well"),
+    (0.80, "told fairly"),
+    (0.60, "told poorly"),
+)
+
 
 class Words(NamedTuple):
     """What is said of an image; the first two are one sentence."""
@@ -31,6 +39,11 @@ def in_words(detector: Detector, explanation: Explanation) -> Words:
         classes = len(detector.classes)
         name = f"none of the {classes:,} classes" if classes > 1 else f"no {name}"
     return Words("This image is", name, f"This odd or odder: {share}", decided)
+
+
+def how_well(auroc: float) -> str:
+    """Return in words how well OOD images are told from IND images."""
+    return next((verdict for least, verdict in _HOW_WELL if auroc >= least), "not told")
 
 
 def number(value: float) -> str:

@@ -1,0 +1,69 @@
+"""The confusion matrix: which class is taken for which."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from oddone.report.style import INK, PALE, WIDTH, axes_at, drawing, new_figure, shortened
+from oddone.report.words import legible
+
+MOST_WITH_NUMBERS = 12
+MOST_WITH_NAMES = 40
+_LONGEST_NAME = 13
+
+# In inches.
+_LEFT, _TOP, _BELOW = 1.4, 0.15, 1.4
+_SIDE = WIDTH - _LEFT - 0.1
+
+
+def confusion_matrix(
+    labels: Int[np.ndarray, " images"], predicted: Int[np.ndarray, " images"], classes: int
+) -> Float64[np.ndarray, "classes classes"]:
+    """Return which share of each true class gets which name; NaN where a class has no images."""
+    counts = np.zeros((classes, classes))
+    np.add.at(counts, (labels, predicted), 1)
+    totals = counts.sum(axis=1, keepdims=True)
+    shares = np.full_like(counts, np.nan)
+    np.divide(counts, totals, out=shares, where=totals > 0)
+    return shares
+
+
+def draw_confusion(
+    shares: Float64[np.ndarray, "classes classes"], classes: Sequence[str]
+) -> Figure:
+    """Return the matrix as squares, the darker the more; of few classes with numbers."""
+    with drawing():
+        figure = new_figure(WIDTH, _TOP + _SIDE + _BELOW)
+        axes = axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set(xlabel="name given, in percent of the true class", ylabel="true class")
+        axes.spines[:].set(visible=True, color=PALE)
+        axes.tick_params(length=0)
+        _name(axes, classes)
+        if len(classes) <= MOST_WITH_NUMBERS:
+            _number(axes, shares)
+    return figure
+
+
+def _name(axes: Axes, classes: Sequence[str]) -> None:
+    if len(classes) > MOST_WITH_NAMES:
+        axes.set(xticks=[], yticks=[])
+        return
+    names = [shortened(legible(name), _LONGEST_NAME) for name in classes]
+    size = 9.5 if len(classes) <= 20 else 6
+    places = range(len(classes))
+    axes.set_xticks(places, names, size=size, rotation=90)
+    axes.set_yticks(places, names, size=size)
+
+
+def _number(axes: Axes, shares: Float64[np.ndarray, "classes classes"]) -> None:
+    for (row, column), share in np.ndenumerate(shares):
+        if not share >= 0.01:  # nor where there are no images
+            continue
+        colour = "white" if share > 0.55 else INK
+        axes.text(
+            column, row, f"{100 * share:.0f}", ha="center", va="center", size=8.5, color=colour
+        )

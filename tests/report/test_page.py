@@ -1,0 +1,151 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from oddone.evaluation import Evaluation, OODMetrics, OODResult
+from oddone.report.figures import Illustration
+from oddone.report.page import MEANINGS, Chapter, as_page
+from oddone.report.style import new_figure
+from oddone.report.words import how_well
+
+NASTY = "<script>alert('1')</script> & \"quotes\""
+METRICS = OODMetrics(0.932, 0.43, 0.3, 0.9, 0.781)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and all its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def evaluation(name: str = "svhn", caught: float | None = 0.63) -> Evaluation:
+    alarms = None if caught is None else 0.069
+    return Evaluation(1600, 0.83, alarms, {name: OODResult(400, caught, METRICS)}, {})
+
+
+def illustration(name: str = "roc", *, wide: bool = False) -> Illustration:
+    return Illustration(name, f"{name} {NASTY}", NASTY, f"says {NASTY}", new_figure(4.0, 3.0), wide)
+
+
+def chapter(name: str = "mcl", **changes: object) -> Chapter:
+    plain = Chapter(name, evaluation(), seen_in_training=False, illustrations=[illustration()])
+    return plain._replace(**changes)
+
+
+def test_the_page_begins_with_what_matters_most() -> None:
+    text = Elements(as_page([chapter()], [], {})).text
+    assert (
+        "mcl names 83.0% of 1,600 test images correctly, flags 6.9% of them by mistake and "
+        "catches 63% of the images that are none of its classes."
+    ) in text
+
+
+def test_the_table_holds_each_set_and_the_numbers_are_explained() -> None:
+    page = as_page([chapter()], [], {})
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", page)
+    row = cells.index("svhn")
+    assert cells[row : row + 6] == ["svhn", "told well", "93.2%", "63.0%", "43.0%", "400"]
+    assert "accuracy 83.0%, false alarms 6.9%" in cells
+    text = Elements(page).text
+    assert all(word in text and meaning in text for word, meaning in MEANINGS.items())
+
+
+def test_whatever_names_hold_is_text() -> None:
+    nasty = chapter(NASTY, evaluation=evaluation(NASTY))
+    elements = Elements(as_page([nasty, nasty], [illustration()], {NASTY: NASTY}))
+    assert elements.all("script") == []
+    assert elements.all("img")[0]["alt"] == f"says {NASTY}"
+    assert elements.text.count(NASTY) >= 10
+    assert not [
+        name for _, attributes in elements.elements for name in attributes if name[:2] == "on"
+    ]
+
+
+def test_a_name_that_is_no_unicode_can_be_written() -> None:
+    page = as_page([chapter("caf\udce9 \x00")], [], {"caf\udce9": "\udce9"})
+    assert "Report on caf" in page.encode().decode()
+
+
+def test_nothing_is_asked_of_the_network() -> None:
+    page = as_page([chapter()], [illustration()], {"test images": "https://example.org/x"})
+    elements = Elements(page)
+    links = [
+        value
+        for _, attributes in elements.elements
+        for name, value in attributes.items()
+        if name in {"src", "href", "srcset", "data", "action", "poster"}
+    ]
+    assert len(links) > 3
+    assert all(link is not None and link.startswith(("data:", "#")) for link in links)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "default-src 'none'" in page
+
+
+def test_every_link_leads_somewhere_on_the_page() -> None:
+    elements = Elements(as_page([chapter(), chapter("ce")], [illustration()], {}))
+    anchors = {attributes.get("id") for _, attributes in elements.elements}
+    links = [link["href"] for link in elements.all("a")]
+    assert len(links) == 4
+    assert all(link is not None and link[1:] in anchors for link in links)
+
+
+def test_what_compares_detectors_stands_before_them_and_else_in_the_chapter() -> None:
+    tsne = illustration("tsne", wide=True)
+    several = as_page([chapter(), chapter("ce")], [tsne], {})
+    assert several.index("Side by side") < several.index("tsne ") < several.index("roc ")
+    assert 'class="wide"' in several
+    single = as_page([chapter()], [tsne], {})
+    assert "Side by side" not in single
+    assert single.index("detector-0") < single.index("tsne ")
+
+
+def test_what_makes_numbers_doubtful_is_said() -> None:
+    text = Elements(as_page([chapter(seen_in_training=True)], [], {})).text
+    assert "those that it was trained on" in text
+    uncalibrated = chapter(evaluation=evaluation(caught=None))
+    page = as_page([uncalibrated], [], {})
+    assert "It has no threshold yet" in page
+    assert "catches" not in Elements(page).text.split("Summary")[0]
+    assert "<td>-</td>" in page
+
+
+def test_without_labels_and_ood_sets_there_is_still_a_page() -> None:
+    bare = chapter(evaluation=Evaluation(1, None, None, {}, {}))
+    assert "mcl was shown 1 test image." in Elements(as_page([bare], [], {})).text
+
+
+def test_the_same_report_is_the_same_page() -> None:
+    assert as_page([chapter()], [], {}) == as_page([chapter()], [], {})
+
+
+@pytest.mark.parametrize(
+    ("auroc", "words"),
+    [
+        (1.0, "nearly always told"),
+        (0.99, "nearly always told"),
+        (0.95, "told very well"),
+        (0.949, "told well"),
+        (0.85, "told fairly"),
+        (0.6, "told poorly"),
+        (0.5, "not told"),
+        (0.1, "not told"),
+    ],
+)
+def test_how_well_is_said_in_words(auroc: float, words: str) -> None:
+    assert how_well(auroc) == words

@@ -1,0 +1,78 @@
+"""The page in a real browser, if there is one: nothing complains, and everything fits."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from oddone.evaluation import judge
+from oddone.report.figures import Illustration
+from oddone.report.page import Chapter, as_page
+from oddone.report.roc import draw_roc
+from oddone.report.tsne import Panel, draw_tsne
+
+CHROMIUM = shutil.which("chromium")
+WIDTHS = (375, 1280)
+LONG = "anamewithoutanyspacethatiswiderthanaphone" * 4
+
+# A page around the report shows it in frames of these widths, and writes down what it measures.
+AROUND = """<!doctype html>{frames}<pre id="measured"></pre><script>
+onload = () => {{
+  const measure = frame => {{
+    const page = frame.contentDocument, root = page.documentElement;
+    const pictures = [...page.images].map(image => image.naturalWidth);
+    return {{width: root.clientWidth, needed: root.scrollWidth, pictures}};
+  }};
+  const measured = [...document.querySelectorAll("iframe")].map(measure);
+  document.getElementById("measured").textContent = JSON.stringify(measured);
+}};
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of a report with a wide figure, a wide table and very long names."""
+    generator = np.random.default_rng(0)
+    ind, ood = generator.normal(0, 1, 100), generator.normal(2, 1, 100)
+    panel = Panel(LONG, generator.normal(size=(40, 2)), np.arange(40) % 4 - 1)
+    tsne = draw_tsne([panel] * 4, ["cat", "dog", LONG])
+    wide = Illustration("tsne", LONG, LONG, LONG, tsne, wide=True)
+    roc = Illustration("roc", "ROC", LONG, LONG, draw_roc(ind, {LONG: ood}, 1.5))
+    tensors = [torch.from_numpy(scores) for scores in (ind, ood)]
+    evaluation = judge(tensors[0], {LONG: tensors[1]}, accuracy=0.9, threshold=1.5)
+    chapter = Chapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(as_page([chapter, chapter], [wide], {LONG: LONG}))
+    return path
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+def test_the_page_fits_shows_all_pictures_and_nothing_complains(page: Path) -> None:
+    frames = "".join(
+        f'<iframe src="{page.name}" style="border: 0" width="{width}" height="800"></iframe>'
+        for width in WIDTHS
+    )
+    around = page.with_name("around.html")
+    around.write_text(AROUND.format(frames=frames))
+    profile = page.with_name("profile")
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
+        "--hide-scrollbars", f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom",
+        around.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)  # noqa: S603
+    assert "CONSOLE" not in done.stderr
+    found = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout)
+    assert found is not None
+    measured = json.loads(html.unescape(found[1]))
+    assert [each["width"] for each in measured] == list(WIDTHS)
+    for each in measured:
+        assert each["needed"] <= each["width"]
+        assert len(each["pictures"]) == 5
+        assert min(each["pictures"]) > 0
