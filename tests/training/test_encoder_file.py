@@ -55,6 +55,7 @@ def test_the_encoder_file_says_what_it_is(file: Path) -> None:
         (save({}, {"settings": "{}", "format": "2"}), "is not an encoder that this version"),
         (save({}, {"settings": "{}", "format": "1"}), "contradicts itself: its settings"),
     ],
+    ids=["empty", "text", "header", "tensors", "newer", "settings"],  # headers have no fixed order
 )
 def test_a_file_that_is_no_encoder_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "encoder.safetensors"
