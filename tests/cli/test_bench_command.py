@@ -108,7 +108,7 @@ def test_without_cifar10_the_fix_is_named(run_oddone: Run, tmp_path: Path) -> No
         ("nonsense", (), "the tables are paper-main, paper-supclr"),
         ("paper-sei", ("--seeds", "0"), "--seeds 0: train at least once"),
         ("paper-sei", ("--scale", "paper", "--minutes", "3"), "leave --minutes out"),
-        ("paper-sei", ("--ood", "unseen.npz"), "--ood unseen.npz: write NAME=SOURCE"),
+        ("paper-sei", ("--ood", "=unseen.npz"), "--ood =unseen.npz: write NAME=SOURCE"),
         ("paper-sei", ("--ood", "cifar100=again.npz"), "'cifar100' is there already"),
         ("paper-sei", ("--limit", "0"), "limit=0: judge at least 1 image"),
     ],

@@ -61,7 +61,7 @@ def test_info_of_a_folder_lists_broken_files_with_the_reason(run: Run, photos: P
 
 def test_a_broken_file_whose_name_is_no_unicode_can_still_be_told(run: Run, photos: Path) -> None:
     (photos / "cat" / "3 [bold].png").rename(photos / "cat" / "caf\udce9.png")
-    assert "caf?.png: " in run("info", str(photos))[1]
+    assert "caf\\udce9.png: " in run("info", str(photos))[1]
     code, _, complained = run("info", str(photos / "caf\udce9"))
     assert code == 2
     assert "caf" in complained

@@ -95,7 +95,7 @@ def test_a_source_whose_name_is_no_unicode_can_be_evaluated(
     out = tmp_path / "result.csv"
     words = ["evaluate", str(detector_file), noise, "--ood", f"arrays:{odd}", "--out", str(out)]
     assert run_oddone(*words)[0] == 0
-    assert "caf?.npy,95.00,50.00," in out.read_text()
+    assert "caf\\udce9.npy,95.00,50.00," in out.read_text()
 
 
 def test_what_cannot_be_said_is_said(run_oddone: Run, uncalibrated_file: Path, noise: str) -> None:
@@ -128,7 +128,7 @@ def test_files_that_cannot_be_read_are_listed(
 def test_images_that_were_trained_on_get_one_line_of_advice(
     run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oddone.cli.evaluate.load", lambda *_, **__: tiny_source(images=192))
+    monkeypatch.setattr("oddone.cli.sources.load", lambda *_, **__: tiny_source(images=192))
     code, _, complained = run_oddone("evaluate", str(detector_file), "photos")
     assert code == 0
     assert complained.startswith("note: the 192 test images are those that the detector was")
