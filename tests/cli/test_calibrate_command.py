@@ -81,7 +81,7 @@ def test_images_that_were_trained_on_are_refused(
         ("RUN NORMAL --false-alarms 5", "false_alarms=5: choose a share above 0 and below 1"),
         ("RUN nowhere", "'nowhere' does not exist"),
         ("RUN/nowhere/old.oddone NORMAL", "nowhere/old.oddone"),
-        ("RUN/.. NORMAL", "holds no detector.oddone; name a detector's file"),
+        ("RUN/.. NORMAL", "holds no detector.oddone; name the file"),
         ("RUN NORMAL --out RUN", "name a file in a folder that exists"),
         ("RUN NORMAL --out RUN/nowhere/new.oddone", "name a file in a folder that exists"),
     ],

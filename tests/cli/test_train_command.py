@@ -240,7 +240,7 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
     for words, message in (
         ([photos, "--start", first, "--model.head-dim", "9"], "64 and 32 and this run trains"),
         ([larger, "--start", first], "16 x 16 pixels and these have 24 x 24"),
-        ([photos, "--start", tmp_path], "holds no encoder.safetensors; name an encoder's file"),
+        ([photos, "--start", tmp_path], "holds no encoder.safetensors; name the file"),
         ([photos, "--start", first / "detector.oddone"], "is a detector, not an encoder"),
         ([photos, "--start", tmp_path / "none"], "none does not exist"),
     ):

@@ -6,7 +6,7 @@ from cyclopts import App
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from oddone.cli.detectors import describe_threshold, detector_file, open_detector
+from oddone.cli.detectors import describe_threshold, file_of, open_detector
 from oddone.cli.sources import load_watched
 from oddone.cli.terminal import advice, bar, say
 from oddone.errors import DataError, SettingsError
@@ -50,6 +50,6 @@ def calibrate(
         )
     with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         after = before.calibrate(images, false_alarms=false_alarms, progress=progress)
-    file = detector_file(detector) if out is None else out
+    file = file_of("detector", detector) if out is None else out
     after.save(file)
     say(f"the detector is {file}; {describe_threshold(after)}")

@@ -1,6 +1,7 @@
 """What the commands that use a detector have in common."""
 
 from pathlib import Path
+from typing import Literal
 
 from oddone.detector import Detector
 from oddone.errors import ArtifactError
@@ -11,18 +12,19 @@ from oddone.training.settings import Training
 
 def open_detector(path: Path) -> Detector:
     """Return the detector in a file, or in the directory of a finished run, on the best device."""
-    return Detector.load(detector_file(path)).to(choose_device(Training(steps=1)))
+    return Detector.load(file_of("detector", path)).to(choose_device(Training(steps=1)))
 
 
-def detector_file(path: Path) -> Path:
-    """Return the file of a detector, which may be named by the directory of its run."""
+def file_of(what: Literal["detector", "encoder"], path: Path) -> Path:
+    """Return the file of a detector or encoder, which may be named by the directory of its run."""
     if not path.is_dir():
         return path
-    file = RunDirectory(path).detector
+    run = RunDirectory(path)
+    file = run.detector if what == "detector" else run.encoder
     if not file.is_file():
         raise ArtifactError(
-            f"{path} holds no {file.name}; name a detector's file, or the directory of a run that "
-            f"oddone train has finished"
+            f"{path} holds no {file.name}; name the file, or the directory of a run that oddone "
+            f"train has finished"
         )
     return file
 

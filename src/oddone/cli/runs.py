@@ -23,7 +23,6 @@ from rich.progress import (
 from oddone.cli.terminal import advice, bar
 from oddone.data import ImageSet
 from oddone.detector import Detector, detector_of_run
-from oddone.errors import ArtifactError
 from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, Training, train
 
 
@@ -54,19 +53,6 @@ def described(source: str, images: ImageSet, *, size: int | None, strict: bool) 
         "fingerprint": images.fingerprint,
         "broken": [list(broken) for broken in images.broken],
     }
-
-
-def encoder_file(path: Path) -> Path:
-    """Return the file of an encoder, which may be named by the directory of its run."""
-    if not path.is_dir():
-        return path
-    file = RunDirectory(path).encoder
-    if not file.is_file():
-        raise ArtifactError(
-            f"{path} holds no {file.name}; name an encoder's file, or the directory of a run that "
-            f"oddone train has finished"
-        )
-    return file
 
 
 def identified(encoder: Path) -> dict[str, str]:

@@ -9,10 +9,9 @@ from typing import Annotated, Any, NamedTuple
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 
-from oddone.cli.detectors import describe_threshold
+from oddone.cli.detectors import describe_threshold, file_of
 from oddone.cli.runs import (
     described,
-    encoder_file,
     finish_detector,
     identified,
     provenance_of,
@@ -163,7 +162,7 @@ def _loaded(
         check_outliers(odd, images, settings)
         provenance["outliers"] = described(outliers, odd, size=size, strict=strict)
     if start is not None:
-        encoder = encoder_file(start)
+        encoder = file_of("encoder", start)
         trained = load_network(encoder)
         provenance["start"] = identified(encoder)
     build_network(images, settings, start=trained)  # one that cannot be built leaves no run behind
