@@ -85,3 +85,17 @@ def test_debug_shows_the_traceback_of_an_error(run_oddone: Run, words: str) -> N
     assert code == 2
     assert "Traceback (most recent call last)" in complained
     assert "DataError: 'nowhere' does not exist" in complained
+
+
+@pytest.mark.parametrize("command", ["demo", "explain", "report"])
+def test_help_without_matplotlib_is_help_or_one_line_that_names_the_extra(command: str) -> None:
+    script = """if True:
+        import sys
+        sys.modules["matplotlib"] = None
+        from oddone.cli import main
+        main()
+        """
+    line = [sys.executable, "-c", script, command, "--help"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
+    assert "Traceback" not in done.stderr
+    assert f"Example: oddone {command}" in done.stdout or "oddone[report]" in done.stderr

@@ -98,7 +98,8 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         code = app.meta(sys.argv[1:])
-    except CycloptsError as error:  # an unknown command or option: no traceback says more
+    # An unknown command or option, or a command whose extra is missing: no traceback says more.
+    except (CycloptsError, OddOneError) as error:
         code = _told(error)
     sys.exit(code or 0)
 
