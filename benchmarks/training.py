@@ -12,13 +12,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
-
-import torch
 
 from measure import compare, print_comparisons, print_profile, profile_of, seconds_of, write_record
 from oddone.data import load
@@ -89,14 +86,11 @@ def measure(trainer: _Trainer, effort: Effort) -> tuple[list[dict[str, object]],
             trainer.optimiser.zero_grad()
             trainer.network(ready).embeddings.square().mean().backward()
 
-    with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as worker:
-        coming = [worker.submit(trainer.batches.make, 0, trainer.device)]
+    with trainer.stepping() as one_step:
 
-        def steps() -> None:  # as the loop does it
+        def steps() -> None:
             for _ in range(effort.in_a_row):
-                batch = coming.pop().result()
-                coming.append(worker.submit(trainer.batches.make, trainer.step + 1, trainer.device))
-                trainer.one_step(batch)
+                one_step()
 
         tasks = {NAMES["ours"]: steps, NAMES["peer"]: bare}
         compared = [compare(seconds_of(tasks, effort.rounds), **NAMES)]

@@ -43,7 +43,7 @@ def cpu() -> Training:
         minutes=10.0,
         loss=MCL(temperature=0.1, alpha=0.1, beta=5.0),
         model=Model(encoder="resnet10-w16", head_hidden=512, head_dim=128),
-        batch=Batch(images=128, poses_per_image=1),
+        batch=Batch(images=128, poses_per_image=1, halves=True),
         optimiser=Optimiser(learning_rate=0.06, nesterov=True, warm_up=0.05),
         augment=Augment(crop_scale=(0.4, 1.0)),
     )
@@ -66,7 +66,7 @@ def smoke() -> Training:
         steps=20,
         loss=MCL(alpha=0.3),
         model=Model(encoder="resnet10-w16", head_hidden=64, head_dim=32),
-        batch=Batch(images=32, poses_per_image=1),
+        batch=Batch(images=32, poses_per_image=1, halves=True),
         optimiser=Optimiser(learning_rate=0.05),
         augment=Augment(crop_scale=(0.4, 1.0)),
     )

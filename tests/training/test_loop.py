@@ -71,8 +71,12 @@ def test_stopped_and_resumed_equals_never_stopped(
     assert losses(whole) == losses(parts)
 
 
-def test_killed_at_random_moments_and_resumed_equals_never_killed(tmp_path: Path) -> None:
-    settings = tiny_settings(steps=40)
+@pytest.mark.parametrize("halves", [True, False])
+def test_killed_at_random_moments_and_resumed_equals_never_killed(
+    tmp_path: Path, *, halves: bool
+) -> None:
+    batch = replace(tiny_settings().batch, halves=halves)
+    settings = tiny_settings(steps=40, batch=batch)
     whole, killed = begun(tmp_path / "whole", settings), begun(tmp_path / "killed", settings)
     train(tiny_source(), settings, whole)
     script = textwrap.dedent(

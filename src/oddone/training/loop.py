@@ -2,22 +2,23 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oddone.data import ImageSet
-from oddone.encoders import build_encoder
+from oddone.encoders import Encoded, build_encoder
 from oddone.errors import DivergedError, SettingsError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
 from oddone.training.allocator import keep_freed_memory
-from oddone.training.batches import Batch, Batches
+from oddone.training.batches import Batches
 from oddone.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -26,6 +27,7 @@ from oddone.training.checkpoint import (
 )
 from oddone.training.encoder_file import TrainedNetwork, save_network
 from oddone.training.fine_tuning import start_from
+from oddone.training.halves import InHalves
 from oddone.training.objective import Network, Rows, loss_of
 from oddone.training.outliers import ExposedBatches
 from oddone.training.run_directory import RunDirectory
@@ -169,16 +171,11 @@ class _Trainer:
 
     def run_steps(self, watch: Callable[[Report], None], stop: Callable[[], bool]) -> bool:
         """Train to the end, or until told to stop; say whether the end was reached."""
-        self.network.train()
         before, began = self.seconds, time.monotonic()
         saved_at = began
-        # The next batch is made while the network works on this one, by a thread of its own.
-        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as worker:
-            coming = worker.submit(self.batches.make, self.step, self.device)
+        with self.stepping() as one_step:
             while self.share < 1:
-                batch = coming.result()
-                coming = worker.submit(self.batches.make, self.step + 1, self.device)
-                report = self.one_step(batch)
+                report = one_step()
                 self.seconds = before + time.monotonic() - began
                 self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
                 watch(report)
@@ -190,6 +187,29 @@ class _Trainer:
         self.save()
         return self.share >= 1
 
+    @contextmanager
+    def stepping(self) -> Iterator[Callable[[], Report]]:
+        """Yield what trains for one step when it is called."""
+        self.network.train()
+        halves = self.settings.batch.halves
+        threads = max(1, torch.get_num_threads() // 2) if halves else 1
+        with ThreadPoolExecutor(
+            2 if halves else 1, initializer=torch.set_num_threads, initargs=(threads,)
+        ) as workers:
+            whole = partial(self.encode, self.network)
+            encode = InHalves(self.network, self.encode, workers) if halves else whole
+            coming = workers.submit(self.batches.make, self.step, self.device)
+
+            def one_step() -> Report:
+                nonlocal coming
+                images, rows = coming.result()
+                encoded = encode(images)
+                # Made by a worker while the loss is found and the gradients flow.
+                coming = workers.submit(self.batches.make, self.step + 1, self.device)
+                return self.learn(encoded, rows)
+
+            yield one_step
+
     @property
     def share(self) -> float:
         """How much of the run is done."""
@@ -200,15 +220,17 @@ class _Trainer:
         assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
         return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
 
-    def one_step(self, batch: Batch) -> Report:
-        """Train on one batch."""
+    def encode(self, network: Network, images: Tensor) -> Encoded:
+        """Return what the network, or its twin, makes of the images."""
+        with self._autocast():
+            encoded: Encoded = network(images)
+        return encoded
+
+    def learn(self, encoded: Encoded, rows: Rows) -> Report:
+        """Take one step against the gradient of the loss."""
         rate = learning_rate(self.settings.optimiser, self.share)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        images, rows = batch
-
-        with self._autocast():
-            encoded = self.network(images)
         generator = stream(self.settings.seed, "partners", self.step)
         loss = loss_of(self.network, encoded, rows, self.settings, generator=generator)
         self.check_finite(total := loss.total.item(), rate)
@@ -220,7 +242,7 @@ class _Trainer:
         terms = {name: term.item() for name, term in loss.terms.items()}
         unpaired = _unpaired_share(rows, self.settings)
         return Report(
-            self.step, self.share, total, terms, rate, unpaired, len(images), self.seconds
+            self.step, self.share, total, terms, rate, unpaired, len(rows.labels), self.seconds
         )
 
     def save(self) -> None:

@@ -44,5 +44,8 @@ class ExposedBatches:
             torch.cat(facts) for facts in zip(normal.rows, outliers.rows, strict=True)
         )
         parents[len(normal.images) :] += len(normal.images)  # no outlier has a normal parent
-        rows = Rows(labels, poses, parents)
-        return Batch(images.contiguous(memory_format=torch.channels_last), rows)
+        # Every other row first: as many outliers then are in either half (see halves.py).
+        order = torch.arange(len(images), device=device)
+        order = torch.cat([order[::2], order[1::2]])
+        rows = Rows(labels[order], poses[order], parents[order])
+        return Batch(images[order].contiguous(memory_format=torch.channels_last), rows)

@@ -42,6 +42,9 @@ class Batch:
     """Source images a step."""
     poses_per_image: Literal[1, 4] = 4
     """Whether a batch holds all four turns of each image, as in the paper, or one at random."""
+    halves: bool = False
+    """Whether the network takes the rows in two halves, by two threads at once: faster for small
+    networks on a CPU. Batch norm then sees one half at a time."""
 
     def __post_init__(self) -> None:
         if self.images < 2:
@@ -120,16 +123,7 @@ class Training:
     """How much work a sudden end can lose."""
 
     def __post_init__(self) -> None:
-        lengths = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
-        given = {name: value for name, value in lengths.items() if value is not None}
-        if len(given) != 1:
-            raise SettingsError(
-                f"{' and '.join(given) or 'no length'} given; set exactly one of epochs, steps "
-                f"and minutes"
-            )
-        for name, value in given.items():
-            if not 0 < value < float("inf"):
-                raise SettingsError(f"{name}={value}: choose a positive number")
+        self._check_length()
         for name, choices in (
             ("objective", get_args(Objective)),
             ("rotations", get_args(Rotations)),
@@ -147,10 +141,26 @@ class Training:
             raise SettingsError(
                 f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
             )
+        if self.compile and self.batch.halves:
+            raise SettingsError(
+                "compile and batch.halves cannot go together; set batch.halves=False"
+            )
         if self.checkpoint_seconds < 0:
             raise SettingsError(
                 f"checkpoint_seconds={self.checkpoint_seconds}: choose 0 (after every step) or more"
             )
+
+    def _check_length(self) -> None:
+        lengths = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
+        given = {name: value for name, value in lengths.items() if value is not None}
+        if len(given) != 1:
+            raise SettingsError(
+                f"{' and '.join(given) or 'no length'} given; set exactly one of epochs, steps "
+                f"and minutes"
+            )
+        for name, value in given.items():
+            if not 0 < value < float("inf"):
+                raise SettingsError(f"{name}={value}: choose a positive number")
 
     @property
     def has_classifier(self) -> bool:

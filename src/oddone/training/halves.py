@@ -1,0 +1,87 @@
+"""The rows of a step in two halves, each taken through the network by a thread of its own.
+
+Torch shares out every single operation among its threads and waits for the last of them, hundreds
+of times a step. For a small network on a CPU much of the time is that waiting. Two threads that
+take one half of the rows each, through all of the network, wait for each other twice a step.
+
+The halves share the weights. Batch norm sees one half at a time (as it does on several GPUs), and
+its running statistics are the means of both.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from oddone.encoders import Encoded
+from oddone.training.objective import Network
+
+
+class InHalves:
+    """A network that takes rows in two halves, at once."""
+
+    def __init__(
+        self, network: Network, encode: Callable[[Network, Tensor], Encoded], workers: Executor
+    ) -> None:
+        self.networks = (network, _twin(network))
+        self.encode = encode
+        self.workers = workers
+
+    def __call__(self, images: Tensor) -> Encoded:
+        """Return what the network makes of the images; gradients flow back in halves too."""
+        anchor = torch.empty(0, requires_grad=True)  # or torch would see nothing to differentiate
+        both = cast("Callable[..., tuple[Tensor, Tensor]]", _BothHalves.apply)
+        return Encoded(*both(anchor, images, self))
+
+    def backward(self, encoded: Sequence[Encoded], upstream: Sequence[Tensor | None]) -> None:
+        """Let gradients flow from the halves of the rows to the weights."""
+        given = {place: flow for place, flow in enumerate(upstream) if flow is not None}
+        parts = zip(*(flow.tensor_split(2) for flow in given.values()), strict=True)
+
+        def flow_back(half: Encoded, gradients: Sequence[Tensor]) -> None:
+            torch.autograd.backward([half[place] for place in given], gradients)
+
+        list(self.workers.map(flow_back, encoded, parts))
+        self._share_statistics()
+
+    def _share_statistics(self) -> None:
+        """Give both networks the mean of their running statistics, which no gradient needs now."""
+        mine, other = (
+            [numbers for numbers in network.buffers() if numbers.is_floating_point()]
+            for network in self.networks
+        )
+        if mine:
+            torch._foreach_lerp_(mine, other, 0.5)
+            torch._foreach_copy_(other, mine)
+
+
+class _BothHalves(torch.autograd.Function):
+    """Both passes through both networks; gradients of the weights add up where they always do.
+
+    Two numbers have the same sum in either order, so it does not matter which half is done first.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, _anchor: Tensor, images: Tensor, halves: InHalves
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.halves = halves
+        parts = images.tensor_split(2)
+        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, parts))
+        features, embeddings = zip(*ctx.encoded, strict=True)
+        return torch.cat(features), torch.cat(embeddings)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[None, None, None]:
+        ctx.halves.backward(ctx.encoded, upstream)
+        return None, None, None
+
+
+def _twin(network: Network) -> Network:
+    """Return a network with the same weights, not equal ones, and buffers of its own."""
+    return copy.deepcopy(network, {id(weight): weight for weight in network.parameters()})

@@ -1,0 +1,127 @@
+import copy
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oddone.encoders import Encoded, build_encoder
+from oddone.errors import SettingsError
+from oddone.training.halves import InHalves
+from oddone.training.objective import Network
+from runs import tiny_settings
+
+
+@pytest.fixture
+def workers() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,)) as executor:
+        yield executor
+
+
+def a_network(body: str | nn.Module = "resnet10-w16") -> Network:
+    torch.manual_seed(0)
+    encoder = build_encoder(body, image_size=16, head_hidden=16, head_dim=8)
+    return Network(encoder, 3, tiny_settings(objective="joint")).train()
+
+
+def images(rows: int = 12) -> Tensor:
+    return torch.rand(rows, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+def encode(network: Network, rows: Tensor) -> Encoded:
+    encoded: Encoded = network(rows)
+    return encoded
+
+
+def some_loss(encoded: Encoded) -> Tensor:
+    """Return a number in which every row meets every other, as in a contrastive loss."""
+    gram = encoded.embeddings @ encoded.embeddings.mT
+    return gram.exp().mean() + encoded.features.square().mean()
+
+
+def gradients(network: Network) -> dict[str, Tensor | None]:
+    return {name: weight.grad for name, weight in network.named_parameters()}
+
+
+@pytest.mark.parametrize("rows", [12, 7])
+def test_the_halves_are_those_of_two_passes_one_after_the_other(
+    workers: ThreadPoolExecutor, rows: int
+) -> None:
+    network, oracle = a_network().double(), a_network().double()
+    pixels = images(rows).double()
+    encoded = InHalves(network, encode, workers)(pixels)
+    some_loss(encoded).backward()
+
+    first = (rows + 1) // 2
+    parts = [oracle(pixels[:first]), oracle(pixels[first:])]
+    expected = Encoded(*(torch.cat(halves) for halves in zip(*parts, strict=True)))
+    some_loss(expected).backward()
+    torch.testing.assert_close(encoded.embeddings, expected.embeddings)
+    torch.testing.assert_close(encoded.features, expected.features)
+    for name, gradient in gradients(oracle).items():
+        found = gradients(network)[name]
+        if gradient is None:  # of the classifiers, which this loss does not have
+            assert found is None
+        else:
+            assert found is not None
+            torch.testing.assert_close(found, gradient)
+
+
+def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) -> None:
+    body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10))
+    network, whole = a_network(body), a_network(copy.deepcopy(body))
+    whole.load_state_dict(network.state_dict())
+    encoded, expected = InHalves(network, encode, workers)(images()), whole(images())
+    some_loss(encoded).backward()
+    some_loss(expected).backward()
+    torch.testing.assert_close(encoded.embeddings, expected.embeddings)
+    for found, wanted in zip(network.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, wanted.grad)
+
+
+def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExecutor) -> None:
+    network = a_network()
+    halves = InHalves(network, encode, workers)
+    alone = [copy.deepcopy(network) for _ in range(2)]
+    some_loss(halves(images())).backward()
+    for one, part in zip(alone, images().chunk(2), strict=True):
+        one(part)
+    for name, found in network.named_buffers():
+        if found.is_floating_point():
+            both = [dict(one.named_buffers())[name] for one in alone]
+            torch.testing.assert_close(found, torch.stack(both).mean(dim=0))
+            assert not torch.equal(both[0], both[1])
+    for mine, other in zip(*(one.buffers() for one in halves.networks), strict=True):
+        assert not mine.is_floating_point() or torch.equal(mine, other)
+
+
+def test_both_halves_see_weights_change(workers: ThreadPoolExecutor) -> None:
+    network = a_network()
+    halves = InHalves(network, encode, workers)
+    before = halves(images()).embeddings
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.mul_(1.1)
+    changed = (halves(images()).embeddings - before).abs().amax(dim=1)
+    assert (changed > 0).all()
+
+
+def test_what_the_loss_does_not_use_gets_no_gradient(workers: ThreadPoolExecutor) -> None:
+    network = a_network()
+    InHalves(network, encode, workers)(images()).features.sum().backward()
+    assert all(weight.grad is None for weight in network.encoder.head.parameters())
+    assert all(weight.grad is not None for weight in network.encoder.body.parameters())
+
+
+def test_an_error_in_a_half_is_raised(workers: ThreadPoolExecutor) -> None:
+    def broken(_network: Network, rows: Tensor) -> Encoded:
+        raise ValueError(f"{len(rows)} rows")
+
+    with pytest.raises(ValueError, match="6 rows"):
+        InHalves(a_network(), broken, workers)(images())
+
+
+def test_halves_are_not_compiled() -> None:
+    with pytest.raises(SettingsError, match=r"compile and batch\.halves cannot go together"):
+        tiny_settings(compile=True)
