@@ -191,10 +191,12 @@ class _Trainer:
     def stepping(self) -> Iterator[Callable[[], Report]]:
         """Yield what trains for one step when it is called."""
         self.network.train()
-        halves = self.settings.batch.halves
-        threads = max(1, torch.get_num_threads() // 2) if halves else 1
+        halves, threads = self.settings.batch.halves, torch.get_num_threads()
+        # On one core, halves that take turns would only drive each other out of its cache.
+        n_workers = min(2, threads) if halves else 1
+        each = threads // n_workers if halves else 1
         with ThreadPoolExecutor(
-            2 if halves else 1, initializer=torch.set_num_threads, initargs=(threads,)
+            n_workers, initializer=torch.set_num_threads, initargs=(each,)
         ) as workers:
             whole = partial(self.encode, self.network)
             encode = InHalves(self.network, self.encode, workers) if halves else whole
