@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.errors import DataError, SettingsError
-from oddone.transforms.colour import Strengths, draw_jitter, grey, jitter_in_place
+from oddone.transforms.colour import Strengths, draw_jitter, grey, jitter_sorted
 from oddone.transforms.crop import crop_flipped, draw_boxes
 from oddone.transforms.turns import check_poses, source_flips
 
@@ -78,8 +78,7 @@ def augment(
     check_poses(poses, len(images))
     device = images.device
     rows, _, height, width = images.shape
-    mirrored = _coins(rows, settings.mirror_probability, generator)
-    flips = source_flips(mirrored.to(device), poses.to(device))
+    mirrored = _coins(rows, settings.mirror_probability, generator).to(device)
     boxes = draw_boxes(
         rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
     ).to(device)
@@ -88,12 +87,14 @@ def augment(
     ).to(device)
     greyed = _coins(rows, settings.grey_probability, generator).to(device)
 
-    working = torch.promote_types(images.dtype, torch.float32)
-    views = crop_flipped(images.to(working), boxes, flips)
-    jitter_in_place(views, jitter)
-    members = greyed.nonzero()[:, 0]
+    order = jitter.hue_at.argsort()  # in which colours are changed
+    flips = source_flips(mirrored, poses.to(device))
+    working = images.to(torch.promote_types(images.dtype, torch.float32)).index_select(0, order)
+    views = crop_flipped(working, boxes.take(order), flips.take(order))
+    jitter_sorted(views, jitter.take(order))
+    members = greyed[order].nonzero()[:, 0]
     views.index_copy_(0, members, grey(views.index_select(0, members)))
-    return views.to(images.dtype)
+    return views.index_select(0, order.argsort()).to(images.dtype)
 
 
 def _coins(rows: int, probability: float, generator: torch.Generator) -> Tensor:
