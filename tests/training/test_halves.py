@@ -50,7 +50,7 @@ def test_the_halves_are_those_of_two_passes_one_after_the_other(
 ) -> None:
     network, oracle = a_network().double(), a_network().double()
     pixels = images(rows).double()
-    encoded = InHalves(network, encode, workers)(pixels)
+    encoded = InHalves(network, encode, workers)(*pixels.tensor_split(2))
     some_loss(encoded).backward()
 
     first = (rows + 1) // 2
@@ -72,7 +72,7 @@ def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) ->
     body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10))
     network, whole = a_network(body), a_network(copy.deepcopy(body))
     whole.load_state_dict(network.state_dict())
-    encoded, expected = InHalves(network, encode, workers)(images()), whole(images())
+    encoded, expected = InHalves(network, encode, workers)(*images().chunk(2)), whole(images())
     some_loss(encoded).backward()
     some_loss(expected).backward()
     torch.testing.assert_close(encoded.embeddings, expected.embeddings)
@@ -84,7 +84,7 @@ def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExec
     network = a_network()
     halves = InHalves(network, encode, workers)
     alone = [copy.deepcopy(network) for _ in range(2)]
-    some_loss(halves(images())).backward()
+    some_loss(halves(*images().chunk(2))).backward()
     for one, part in zip(alone, images().chunk(2), strict=True):
         one(part)
     for name, found in network.named_buffers():
@@ -99,17 +99,17 @@ def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExec
 def test_both_halves_see_weights_change(workers: ThreadPoolExecutor) -> None:
     network = a_network()
     halves = InHalves(network, encode, workers)
-    before = halves(images()).embeddings
+    before = halves(*images().chunk(2)).embeddings
     with torch.no_grad():
         for weight in network.parameters():
             weight.mul_(1.1)
-    changed = (halves(images()).embeddings - before).abs().amax(dim=1)
+    changed = (halves(*images().chunk(2)).embeddings - before).abs().amax(dim=1)
     assert (changed > 0).all()
 
 
 def test_what_the_loss_does_not_use_gets_no_gradient(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    InHalves(network, encode, workers)(images()).features.sum().backward()
+    InHalves(network, encode, workers)(*images().chunk(2)).features.sum().backward()
     assert all(weight.grad is None for weight in network.encoder.head.parameters())
     assert all(weight.grad is not None for weight in network.encoder.body.parameters())
 
@@ -119,7 +119,7 @@ def test_an_error_in_a_half_is_raised(workers: ThreadPoolExecutor) -> None:
         raise ValueError(f"{len(rows)} rows")
 
     with pytest.raises(ValueError, match="6 rows"):
-        InHalves(a_network(), broken, workers)(images())
+        InHalves(a_network(), broken, workers)(*images().chunk(2))
 
 
 def test_halves_are_not_compiled() -> None:

@@ -35,20 +35,17 @@ def test_a_step_sees_as_many_outliers_as_images_turned_and_augmented_alike(
     normal = Batches(tiny_source(), settings).make(3, CPU)
     images, rows = ExposedBatches.of(tiny_source(), grey_outliers(), settings).make(3, CPU)
     half = 12 * poses_per_image
-    outlying = rows.labels == -1
-    assert outlying.sum() == half
-    assert outlying[:half].sum() == half // 2  # in either half of the rows alike
-    order = rows.parents[~outlying].argsort()
-    assert torch.equal(images[~outlying][order], normal.images)
-    assert torch.equal(rows.labels[~outlying][order], normal.rows.labels)
+    assert torch.equal(images[:half], normal.images)
+    assert torch.equal(rows.labels[:half], normal.rows.labels)
     assert images.shape == (2 * half, 3, 16, 16)
     assert images.is_contiguous(memory_format=torch.channels_last)
+    assert rows.labels[half:].tolist() == [-1] * half
     assert len(rows.parents.unique()) == 2 * half
-    flat = images[outlying].flatten(2)
+    flat = images[half:].flatten(2)
     assert (flat.amax(dim=2) - flat.amin(dim=2)).max() < 1e-5  # grey, however it was jittered
     assert len(flat[:, 0, 0].unique()) > 1
     if poses_per_image == 4:
-        assert Counter(rows.poses[outlying].tolist()) == dict.fromkeys(range(4), 12)
+        assert Counter(rows.poses[half:].tolist()) == dict.fromkeys(range(4), 12)
 
 
 def test_outliers_have_random_streams_of_their_own_that_follow_from_seed_and_step() -> None:
@@ -58,12 +55,21 @@ def test_outliers_have_random_streams_of_their_own_that_follow_from_seed_and_ste
     )
     other.make(0, CPU)
     batch = one.make(5, CPU)
-    outlying = batch.rows.labels == -1
-    outliers = batch.images[outlying]
     assert torch.equal(batch.images, other.make(5, CPU).images)
-    assert not torch.equal(outliers, batch.images[~outlying])
-    assert not torch.equal(outliers, one.make(6, CPU).images[outlying])
-    assert not torch.equal(outliers, reseeded.make(5, CPU).images[outlying])
+    assert not torch.equal(batch.images[12:], batch.images[:12])
+    assert not torch.equal(batch.images[12:], one.make(6, CPU).images[12:])
+    assert not torch.equal(batch.images[12:], reseeded.make(5, CPU).images[12:])
+
+
+def test_either_half_of_a_step_has_its_share_of_outliers_and_no_parent_is_shared() -> None:
+    batches = ExposedBatches.of(tiny_source(), grey_outliers(5), exposed())
+    halves = [batches.make(0, CPU, half).rows for half in (0, 1)]
+    assert [Counter((rows.labels < 0).tolist()) for rows in halves] == [
+        {False: 6, True: 3},
+        {False: 6, True: 2},
+    ]
+    parents = torch.cat([rows.parents for rows in halves])
+    assert len(parents.unique()) == len(parents)
 
 
 def test_few_outliers_are_all_seen_and_few_images_get_no_more_outliers_than_they_are() -> None:

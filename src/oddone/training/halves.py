@@ -30,16 +30,17 @@ class InHalves:
         self.encode = encode
         self.workers = workers
 
-    def __call__(self, images: Tensor) -> Encoded:
-        """Return what the network makes of the images; gradients flow back in halves too."""
+    def __call__(self, first: Tensor, second: Tensor) -> Encoded:
+        """Return what the network makes of both halves; gradients flow back in halves too."""
         anchor = torch.empty(0, requires_grad=True)  # or torch would see nothing to differentiate
         both = cast("Callable[..., tuple[Tensor, Tensor]]", _BothHalves.apply)
-        return Encoded(*both(anchor, images, self))
+        return Encoded(*both(anchor, (first, second), self))
 
     def backward(self, encoded: Sequence[Encoded], upstream: Sequence[Tensor | None]) -> None:
         """Let gradients flow from the halves of the rows to the weights."""
         given = {place: flow for place, flow in enumerate(upstream) if flow is not None}
-        parts = zip(*(flow.tensor_split(2) for flow in given.values()), strict=True)
+        rows = [len(half.features) for half in encoded]
+        parts = zip(*(flow.split(rows) for flow in given.values()), strict=True)
 
         def flow_back(half: Encoded, gradients: Sequence[Tensor]) -> None:
             torch.autograd.backward([half[place] for place in given], gradients)
@@ -66,12 +67,11 @@ class _BothHalves(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, _anchor: Tensor, images: Tensor, halves: InHalves
+        ctx: Any, _anchor: Tensor, images: tuple[Tensor, Tensor], halves: InHalves
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         ctx.halves = halves
-        parts = images.tensor_split(2)
-        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, parts))
+        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, images))
         features, embeddings = zip(*ctx.encoded, strict=True)
         return torch.cat(features), torch.cat(embeddings)
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from oddone.errors import DivergedError, SettingsError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
 from oddone.training.allocator import keep_freed_memory
-from oddone.training.batches import Batches
+from oddone.training.batches import Batch, Batches, Half
 from oddone.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -198,19 +198,25 @@ class _Trainer:
         with ThreadPoolExecutor(
             n_workers, initializer=torch.set_num_threads, initargs=(each,)
         ) as workers:
-            whole = partial(self.encode, self.network)
-            encode = InHalves(self.network, self.encode, workers) if halves else whole
-            coming = workers.submit(self.batches.make, self.step, self.device)
+            encode: Callable[..., Encoded] = partial(self.encode, self.network)
+            if halves:
+                encode = InHalves(self.network, self.encode, workers)
+            coming = self._coming(workers, self.step)
 
             def one_step() -> Report:
                 nonlocal coming
-                images, rows = coming.result()
-                encoded = encode(images)
-                # Made by a worker while the loss is found and the gradients flow.
-                coming = workers.submit(self.batches.make, self.step + 1, self.device)
-                return self.learn(encoded, rows)
+                images, rows = zip(*(part.result() for part in coming), strict=True)
+                encoded = encode(*images)
+                # Made by the workers while the loss is found, before the gradients flow.
+                coming = self._coming(workers, self.step + 1)
+                return self.learn(encoded, Rows(*map(torch.cat, zip(*rows, strict=True))))
 
             yield one_step
+
+    def _coming(self, workers: Executor, step: int) -> list[Future[Batch]]:
+        """Return the batch of a step, still to be made, as a whole or in halves."""
+        halves: tuple[Half | None, ...] = (0, 1) if self.settings.batch.halves else (None,)
+        return [workers.submit(self.batches.make, step, self.device, half) for half in halves]
 
     @property
     def share(self) -> float:
