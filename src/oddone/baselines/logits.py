@@ -35,7 +35,7 @@ def logits_of(
     encoder = ViewEncoder(trained, one_view, "features")
     parts = [torch.empty(0, len(trained.classes))]
     for _, batch in batches_of(images, np.arange(len(images)), encoder.images_at_once):
-        rows = encoder.prepared(batch).contiguous(memory_format=torch.channels_last)
+        rows = encoder.prepared(batch)
         parts.append(classifier(trained.network(rows).features).cpu())
     return torch.cat(parts)
 

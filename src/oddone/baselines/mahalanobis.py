@@ -80,7 +80,7 @@ class Layers:
         self, images: UInt8[Tensor, "images 3 height width"]
     ) -> Float[Tensor, "images 3 height width"]:
         """Return the images as the encoder takes them."""
-        return self.encoder.prepared(images).contiguous(memory_format=torch.channels_last)
+        return self.encoder.prepared(images)
 
     @torch.no_grad()
     def scores(

@@ -33,7 +33,7 @@ def odin(trained: TrainedNetwork, temperature: float = 1000.0, magnitude: float 
 
     @torch.no_grad()
     def judge_batch(images: UInt8[Tensor, "images 3 height width"]) -> Judged:
-        rows = encoder.prepared(images).contiguous(memory_format=torch.channels_last)
+        rows = encoder.prepared(images)
         labels = logits_of_rows(rows).argmax(dim=1)
         logits = logits_of_rows(perturbed(rows, surprise, magnitude)).cpu()
         return Judged(msp_scores(logits.double() / temperature), labels)

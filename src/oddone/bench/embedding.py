@@ -17,6 +17,7 @@ from oddone.data.decode import Progress
 from oddone.density import Gaussians, Moments, Shrinkage
 from oddone.detector import Space, ViewEncoder
 from oddone.detector.fitting import names_of_groups
+from oddone.detector.side_by_side import side_by_side
 from oddone.detector.view_encoder import batches_of
 from oddone.fusion import PerView
 from oddone.training import TrainedNetwork
@@ -109,10 +110,8 @@ def _blocks(
 ) -> Iterator[_Block]:
     for start in range(0, len(images), IMAGES_AT_ONCE):
         numbers = np.arange(start, min(start + IMAGES_AT_ONCE, len(images)))
-        encoded = [
-            encoder(batch)
-            for _, batch in batches_of(images.images, numbers, encoder.images_at_once)
-        ]
+        batches = [b for _, b in batches_of(images.images, numbers, encoder.images_at_once)]
+        encoded = side_by_side(encoder, batches, encoder.device)
         by_space: dict[Space, Tensor] = {
             "head": torch.cat([batch.embeddings for batch in encoded], dim=1),
             "features": torch.cat([batch.features for batch in encoded], dim=1),

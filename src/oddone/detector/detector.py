@@ -19,6 +19,7 @@ from oddone.detector.calibration import Calibration
 from oddone.detector.fitting import names_of_groups, one_pass
 from oddone.detector.naming import Naming
 from oddone.detector.references import Neighbour, References
+from oddone.detector.side_by_side import side_by_side
 from oddone.detector.view_encoder import (
     EncodedViews,
     Pixels,
@@ -254,7 +255,7 @@ class Detector:
         return decided._replace(labels=measured.probabilities.argmax(dim=1))
 
     def _measured(self, images: Pixels | np.ndarray) -> _Measured:
-        batches = [self._measured_batch(batch) for batch in self._batches(images)]
+        batches = side_by_side(self._measured_batch, self._batches(images), self.encoder.device)
         return _Measured(
             torch.cat([batch.distances for batch in batches], dim=1).cpu(),
             torch.cat([batch.probabilities for batch in batches]).cpu(),
@@ -282,7 +283,7 @@ class Detector:
     def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
         images = as_tensor(images)
         self.encoder.check(images)
-        batches: tuple[Tensor, ...] = images.split(self.encoder.images_at_once)
+        batches: tuple[Tensor, ...] = images.split(max(1, self.encoder.images_at_once // 2))
         return batches  # one empty batch where there are no images
 
 

@@ -11,6 +11,7 @@ from oddone.data import ImageSet
 from oddone.data.decode import Progress
 from oddone.density import Moments
 from oddone.detector.references import References, as_thumbnail, choose_evenly
+from oddone.detector.side_by_side import side_by_side
 from oddone.detector.view_encoder import ViewEncoder, batches_of
 from oddone.errors import DataError
 from oddone.training import TrainedNetwork
@@ -49,9 +50,8 @@ def one_pass(
     heads, features = [], []
     for start in range(0, len(only), IMAGES_PER_MOMENTS):
         part = only[start : start + IMAGES_PER_MOMENTS]
-        encoded = [
-            encoder(images) for _, images in batches_of(source.images, part, encoder.images_at_once)
-        ]
+        batches = [batch for _, batch in batches_of(source.images, part, encoder.images_at_once)]
+        encoded = side_by_side(encoder, batches, encoder.device)
         here = _moments(
             torch.cat([batch.embeddings for batch in encoded], dim=1),
             encoded[0].poses,

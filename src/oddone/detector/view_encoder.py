@@ -58,8 +58,9 @@ class ViewEncoder:
     @torch.no_grad()
     def __call__(self, images: Pixels) -> EncodedViews:
         """Return the embeddings of all views of a batch that is small enough for one pass."""
-        views = self.views(self.prepared(images))
-        rows = views.images.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        self.check(images)
+        views = self.views(images.to(self.device))  # bytes are faster to move than floats
+        rows = _as_floats(views.images.flatten(0, 1))
         features, heads = (
             normalize(numbers.float(), dim=1).unflatten(0, views.images.shape[:2])
             for numbers in self.trained.network(rows)
@@ -68,19 +69,12 @@ class ViewEncoder:
         return EncodedViews(chosen, views.poses, features, heads[0])
 
     def prepared(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
-        """Return the images as floats from 0 to 1 on the network's device."""
+        """Return the images as floats from 0 to 1 on the network's device, channels last."""
         self.check(images)
-        if images.dtype == torch.uint8:
-            return images.to(self.device).float().div_(255)
-        if len(images) > 0 and not (images.min() >= 0 and images.max() <= 1):
-            raise DataError(
-                f"images range from {images.min():g} to {images.max():g}; pass floats from 0 to 1, "
-                f"or uint8"
-            )
-        return images.to(self.device, torch.float32)
+        return _as_floats(images.to(self.device))
 
     def check(self, images: Tensor) -> None:
-        """Raise a DataError unless these are images of the network's size, in bytes or floats."""
+        """Raise a DataError unless these are images of the network's size, in bytes or 0 to 1."""
         size = self.trained.image_size
         if images.ndim != 4 or images.shape[1:] != (3, size, size):
             raise DataError(
@@ -89,6 +83,20 @@ class ViewEncoder:
             )
         if not images.is_floating_point() and images.dtype != torch.uint8:
             raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1")
+        if images.is_floating_point() and len(images) > 0:
+            low, high = images.aminmax()
+            if not (low >= 0 and high <= 1):  # NaN is neither
+                raise DataError(
+                    f"images range from {low:g} to {high:g}; pass floats from 0 to 1, or uint8"
+                )
+
+
+def _as_floats(pixels: Pixels) -> Float[Tensor, "rows 3 height width"]:
+    """Return pixels as floats from 0 to 1, in the layout that convolutions like: channels last."""
+    # Faster than `contiguous`, above all for bytes.
+    rows = torch.stack(pixels.unbind(1), dim=-1)
+    floats = rows.float().div_(255) if rows.dtype == torch.uint8 else rows.float()
+    return floats.permute(0, 3, 1, 2)
 
 
 def as_tensor(images: Tensor | np.ndarray) -> Tensor:

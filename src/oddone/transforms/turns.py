@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from oddone.errors import DataError
@@ -20,7 +20,7 @@ POSES = 4
 class Views(NamedTuple):
     """Copies of the same images in several poses."""
 
-    images: Float[Tensor, "views images 3 height width"]
+    images: Shaped[Tensor, "views images 3 height width"]
     poses: Int[Tensor, " views"]
     """The pose that each view is measured in; a mirrored view's is that of its rotation."""
 
@@ -32,6 +32,10 @@ class Flips(NamedTuple):
     """Left to right."""
     down: Bool[Tensor, " rows"]
     """Upside down."""
+
+    def take(self, rows: Int[Tensor, " some"]) -> "Flips":
+        """Return how some rows are flipped."""
+        return Flips(*(chosen[rows] for chosen in self))
 
 
 def turn(
@@ -45,7 +49,7 @@ def turn(
     for pose in range(1, POSES):
         members = (poses == pose).to(images.device).nonzero()[:, 0]
         if len(members) > 0:  # none at all would still have to have the shape of a turned image
-            turned[members] = images[members].rot90(pose, dims=(2, 3))
+            turned.index_copy_(0, members, images.index_select(0, members).rot90(pose, (2, 3)))
     return turned
 
 
@@ -87,23 +91,24 @@ def flip(
     return flipped
 
 
-def one_view(images: Float[Tensor, "images 3 height width"]) -> Views:
+def one_view(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     """Return the images as they are, as one set of views in pose 0."""
     return Views(images[None], torch.zeros(1, dtype=torch.long, device=images.device))
 
 
-def four_turns(images: Float[Tensor, "images 3 height width"]) -> Views:
+def four_turns(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses."""
     return Views(torch.stack(_all_turns(images)), torch.arange(POSES, device=images.device))
 
 
-def eight_turns(images: Float[Tensor, "images 3 height width"]) -> Views:
+def eight_turns(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses, then the mirrored images in each of them."""
     poses = torch.arange(POSES, device=images.device).repeat(2)
     return Views(torch.stack([*_all_turns(images), *_all_turns(images.flip(3))]), poses)
 
 
-MakeViews = Callable[[Float[Tensor, "images 3 height width"]], Views]
+MakeViews = Callable[[Shaped[Tensor, "images 3 height width"]], Views]
+"""Moves pixels and changes none: they may be floats or bytes."""
 
 VIEW_SETS: dict[str, MakeViews] = {
     make.__name__: make for make in (one_view, four_turns, eight_turns)
@@ -135,7 +140,7 @@ def _check_square(images: Tensor) -> None:
 
 
 def _all_turns(
-    images: Float[Tensor, "images 3 height width"],
-) -> list[Float[Tensor, "images 3 height width"]]:
+    images: Shaped[Tensor, "images 3 height width"],
+) -> list[Shaped[Tensor, "images 3 height width"]]:
     _check_square(images)
     return [images.rot90(pose, dims=(2, 3)) for pose in range(POSES)]
