@@ -182,6 +182,7 @@ def test_a_full_disk_leaves_the_old_file(
     with pytest.raises(ArtifactError, match="a.oddone cannot be written: No space left"):
         replace(detector, fuse=nearest).save(path)
     assert Detector.load(path).fuse is harmonic
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.oddone"]
 
 
 def test_a_written_file_is_alone(detector: Detector, tmp_path: Path) -> None:
@@ -349,14 +350,17 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("settings", b"[" * 100_000), "settings is no JSON"),
         (with_entry("settings", b"1" * 5000), "settings is no JSON"),
         (with_entry("settings.sed", 1), "its settings are wrong .*did you mean 'seed'"),
-        (with_entry("settings.optimiser.learning_rate", "fast"), "its settings are wrong"),
-        (with_entry("settings.model", 5), "its settings are wrong"),
-        (with_entry("settings.loss", "mcl"), "its settings are wrong"),
+        (with_entry("settings.optimiser.learning_rate", "fast"), "optimiser.learning_rate='fast'"),
+        (with_entry("settings.model", 5), "model=5: choose a table"),
+        (with_entry("settings.loss", "mcl"), "loss='mcl': choose a table"),
+        (with_entry("settings.augment.crop_scale", 3), "augment.crop_scale=3: choose a list of 2"),
+        (with_entry("settings.objective", ["mcl"]), r"objective=\['mcl'\]: choose 'mcl' or"),
+        (with_entry("settings.batch.halves", 1), "batch.halves=1: choose true or false"),
         (with_entry("settings.steps", None), "its settings are wrong .*exactly one"),
-        (with_entry("settings.model.encoder", 5), "its settings are wrong"),
+        (with_entry("settings.model.encoder", 5), "model.encoder=5: choose a string"),
         (with_entry("settings.model.encoder", "resnet99"), "there is no encoder 'resnet99'"),
         (with_entry("settings.model.encoder", "resnet18"), "do not fit the encoder 'resnet18'"),
-        (with_entry("settings.model.head_dim", 8.0), "its settings are wrong"),
+        (with_entry("settings.model.head_dim", 8.0), "model.head_dim=8.0: choose a whole number"),
         (with_entry("settings.model.head_dim", 2**29), "the weights in .* do not fit"),
         (with_entry("settings.model.head_hidden", 2**30), "the weights in .* do not fit"),
         (with_entry("settings.model.head_hidden", 2**31), "its settings are wrong"),
@@ -476,3 +480,18 @@ def test_a_body_of_ones_own_is_passed_again(source: ImageSet, tmp_path: Path) ->
         Detector.load(path)
     with pytest.raises(ArtifactError, match=r"do not fit the body Body \(.*pass the body that was"):
         Detector.load(path, body=Body(width=6))
+
+
+def test_a_body_with_tied_weights_comes_back_tied(source: ImageSet, tmp_path: Path) -> None:
+    def tied_body() -> nn.Sequential:
+        one, other = nn.Linear(5, 5), nn.Linear(5, 5)
+        other.weight = one.weight
+        return nn.Sequential(Body(), one, nn.ReLU(), other)
+
+    torch.manual_seed(0)
+    detector = Detector.fit(untrained(source, tied_body()), source)
+    detector.save(tmp_path / "a.oddone")
+    loaded = Detector.load(tmp_path / "a.oddone", body=tied_body())
+    assert_same_verdicts(loaded, detector, source.images)
+    body = loaded.encoder.trained.network.encoder.body
+    assert body[1].weight is body[3].weight

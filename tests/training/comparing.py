@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from oddone.data import ImageSet
 from oddone.training import Report, RunDirectory, TrainedNetwork, Training, train
@@ -31,6 +32,7 @@ def train_until(
     source: ImageSet,
     run: RunDirectory,
     *,
+    body: nn.Module | None = None,
     start: TrainedNetwork | None = None,
     outliers: ImageSet | None = None,
 ) -> None:
@@ -40,6 +42,7 @@ def train_until(
         source,
         run.settings,
         run,
+        body=body,
         start=start,
         outliers=outliers,
         watch=seen.append,

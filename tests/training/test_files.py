@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from oddone.training.allocator import keep_freed_memory
 from oddone.training.files import write_bytes, write_json, write_tensors
@@ -31,6 +32,7 @@ def test_a_write_that_fails_leaves_the_old_file(
     with pytest.raises(OSError, match="No space left"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
 
 
 def test_json_and_tensors_come_back(tmp_path: Path) -> None:
@@ -41,6 +43,14 @@ def test_json_and_tensors_come_back(tmp_path: Path) -> None:
     with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
         assert torch.equal(file.get_tensor("w"), transposed)
         assert json.loads(file.metadata()["classes"]) == ["cat"]
+
+
+def test_tensors_that_share_memory_are_each_written(tmp_path: Path) -> None:
+    whole = torch.arange(6.0).reshape(2, 3)
+    tensors = {"one": whole, "same": whole, "transposed": whole.mT, "part": whole[1]}
+    write_tensors(tmp_path / "a.safetensors", tensors, {})
+    loaded = load_file(tmp_path / "a.safetensors")
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
 
 
 def test_glibc_is_asked_to_keep_memory_and_others_are_left_alone(

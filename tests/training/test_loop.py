@@ -238,3 +238,24 @@ def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
     trained = load_network(run.encoder, body=body())
     assert trained.network.encoder.feature_dim == 5
     assert not torch.equal(trained.network.encoder.body[0].weight, body()[0].weight)
+
+
+def test_a_body_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+    def body() -> torch.nn.Sequential:
+        torch.manual_seed(0)
+        one, other = torch.nn.Linear(48, 48), torch.nn.Linear(48, 48)
+        other.weight = one.weight
+        return torch.nn.Sequential(
+            torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten(), one, torch.nn.ReLU(), other
+        )
+
+    settings = tiny_settings(steps=4)
+    whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
+    train(tiny_source(), settings, whole, body=body())
+    train_until(2, tiny_source(), parts, body=body())
+    assert train(tiny_source(), settings, parts, body=body()).finished
+    assert_same_weights(whole, parts)
+    assert losses(whole) == losses(parts)
+    loaded = load_network(whole.encoder, body=body()).network.encoder.body
+    assert loaded[2].weight is loaded[4].weight
+    assert not torch.equal(loaded[2].weight, body()[2].weight)

@@ -3,13 +3,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
 from oddone.training import Batch, Model, Optimiser, Training
 from oddone.training.schedule import learning_rate
-from oddone.training.settings_file import read_settings, write_settings
+from oddone.training.settings_file import read_settings, read_tables, write_settings
+from oddone.transforms import Augment
 
 
 @pytest.mark.parametrize("preset", PRESETS.values())
@@ -49,15 +51,80 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
     ("content", "message"),
     [
         ("step = 7\n", "unknown setting 'step'; did you mean 'steps'?"),
-        ("steps = 7\n[loss]\nalhpa = 1.0\n", "[loss]: unknown setting 'alhpa'; did you mean"),
+        ("steps = 7\n[loss]\nalhpa = 1.0\n", "'loss.alhpa'; did you mean 'loss.alpha'?"),
         ("steps = \n", "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
+        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, halves"),
     ],
 )
 def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "s.toml").write_text(content)
     with pytest.raises(SettingsError, match=re.escape(message)):
         read_settings(tmp_path / "s.toml")
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('steps = "many"', "steps='many': choose a whole number"),
+        ("steps = 7.0", "steps=7.0: choose a whole number"),
+        ("steps = 2020-01-01", "steps=datetime.date(2020, 1, 1): choose a whole number"),
+        ("steps = [7]", "steps=[7]: choose a whole number"),
+        ("steps.a = 7", "steps={'a': 7}: choose a whole number"),
+        ("seed = true", "seed=True: choose a whole number"),
+        ("minutes = true", "minutes=True: choose a number"),
+        ("rotations = 3", "rotations=3: choose 'task' or 'augmentation' or 'none'"),
+        ('rotations = "tusk"', "rotations='tusk': choose 'task' or"),
+        ("loss = [1, 2]", "loss=[1, 2]: choose a table"),
+        ("[[loss]]", "loss=[{}]: choose a table"),
+        ("batch = 3", "batch=3: choose a table"),
+        ("[batch]\nimages = 2.5", "batch.images=2.5: choose a whole number"),
+        ("[batch]\nhalves = 1", "batch.halves=1: choose true or false"),
+        ("[batch]\nposes_per_image = true", "batch.poses_per_image=True: choose 1 or 4"),
+        ("[batch]\nposes_per_image = 4.0", "batch.poses_per_image=4.0: choose 1 or 4"),
+        ('[loss]\ntemperature = "hot"', "loss.temperature='hot': choose a number"),
+        ("[augment]\ncrop_scale = 3", "augment.crop_scale=3: choose a list of 2 numbers"),
+        ("[augment]\ncrop_scale = [1]", "augment.crop_scale=[1]: choose a list of 2 numbers"),
+        ("[augment]\ncrop_scale = [0.1, '1']", "crop_scale=[0.1, '1']: choose a list of 2"),
+        ("[model]\nencoder = 34", "model.encoder=34: choose a string"),
+        ('[model]\nimage_size = "32"', "model.image_size='32': choose a whole number"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_named_with_what_is_wanted(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(content)
+    for read in (read_settings, read_tables):
+        with pytest.raises(SettingsError) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_long_value_is_told_in_short(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(f"steps = {list(range(1000))}")
+    with pytest.raises(SettingsError, match=r"steps=\[0, 1, 2, .*\.\.\.\]: choose a whole number"):
+        read_settings(tmp_path / "s.toml")
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("minutes = 2\n[augment]\ncrop_scale = [1, 1]\n")
+    settings = read_settings(tmp_path / "s.toml")
+    assert settings == Training(minutes=2.0, augment=Augment(crop_scale=(1.0, 1.0)))
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_settings_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    with pytest.raises(SettingsError, match=r"settings: steps=1000\.0: choose a whole number"):
+        write_settings(path, Training(steps=1e3))  # type: ignore[arg-type]
+    assert not path.exists()
+    write_settings(path, Training(minutes=np.float64(0.5)))
+    assert read_settings(path).minutes == 0.5
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

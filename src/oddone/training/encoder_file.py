@@ -99,7 +99,7 @@ def rebuilt(
             f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
             f"{wrong[0]!r}){hint}"
         )
-    network.load_state_dict(weights, assign=True)
+    network.load_state_dict(_tied_as_in(network, weights), assign=True)
     network.to("cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
     return TrainedNetwork(
         network.eval(), settings, classes, image_size, file.entry("data_fingerprint", str)
@@ -109,15 +109,11 @@ def rebuilt(
 def _settings(file: TensorFile) -> Training:
     tables = file.entry("settings", dict)
     try:
-        settings = from_tables(Training, tables, where="settings")
-    # Settings check values, not types; a value of a wrong type fails in that.
-    except (ValueError, TypeError, AttributeError) as error:
+        settings = from_tables(tables, where="settings")
+    except SettingsError as error:
         raise file.inconsistent(f"its settings are wrong ({error})") from error
     model = settings.model
-    sizes = (model.head_hidden, model.head_dim)
-    if type(model.encoder) is not str or not all(
-        type(size) is int and size <= LARGEST_LAYER for size in sizes
-    ):
+    if max(model.head_hidden, model.head_dim) > LARGEST_LAYER:
         raise file.inconsistent(f"its settings are wrong ({model})")
     return settings
 
@@ -138,6 +134,17 @@ def _encoder(file: TensorFile, model: Model, image_size: int, body: nn.Module | 
         raise ArtifactError(f"the network in {file.path} cannot be rebuilt: {error}") from error
     encoder.head = head.to(dtype=next(encoder.head.parameters()).dtype)
     return encoder
+
+
+def _tied_as_in(network: Network, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights, as one parameter where the network has one under several names."""
+    old = network.state_dict(keep_vars=True)
+    new = {
+        parameter: nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
+        for name, parameter in old.items()
+        if isinstance(parameter, nn.Parameter)
+    }
+    return {name: new.get(tensor, weights[name]) for name, tensor in old.items()}
 
 
 def misfits(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:

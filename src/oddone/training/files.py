@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -12,11 +13,15 @@ from torch import Tensor
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # on a full disk it would be in the way
+        raise
     directory = os.open(path.parent, os.O_RDONLY) if os.name == "posix" else None
     if directory is not None:
         os.fsync(directory)
@@ -30,6 +35,10 @@ def write_json(path: Path, content: object) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
     """Write a safetensors file; what it is about goes into its header as JSON."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # safetensors takes no two tensors that share memory, as weights that are tied together do.
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
     header = {name: json.dumps(value) for name, value in about.items()}
-    write_bytes(path, save(contiguous, header))
+    write_bytes(path, save(copies, header))

@@ -1,11 +1,13 @@
-"""Settings as TOML and back. An unknown key is an error that suggests the nearest one."""
+"""Settings as TOML and back. An unknown key or a value of a wrong type is an error with a hint."""
 
 import dataclasses
 import difflib
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tomli_w
 
@@ -15,27 +17,33 @@ from oddone.training.settings import Training
 
 Settings = TypeVar("Settings")
 
+IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
 
 def write_settings(path: Path, settings: Training) -> None:
-    """Write every setting, defaults included, to a TOML file."""
-    write_bytes(path, tomli_w.dumps(as_tables(settings)).encode())
+    """Write every setting, defaults included, to a TOML file that can be read again."""
+    tables = as_tables(settings)
+    _check(Training, tables, where="settings")
+    write_bytes(path, tomli_w.dumps(tables).encode())
 
 
 def read_settings(path: Path) -> Training:
     """Return the settings in a TOML file; what it leaves out has its default."""
-    return from_tables(Training, read_tables(path), where=str(path))
+    return _built(Training, read_tables(path))
 
 
 def read_tables(path: Path) -> dict[str, Any]:
-    """Return what a TOML file holds, as nested dictionaries."""
+    """Return the settings that a TOML file holds, some or all, as nested dictionaries."""
     try:
-        return tomllib.loads(path.read_text())
+        tables = tomllib.loads(path.read_text())
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
+    _check(Training, tables, where=str(path))
+    return tables
 
 
 def as_tables(settings: object) -> dict[str, Any]:
@@ -44,18 +52,60 @@ def as_tables(settings: object) -> dict[str, Any]:
     return _without_none(fields)
 
 
-def from_tables(kind: type[Settings], tables: Mapping[str, Any], *, where: str) -> Settings:
+def from_tables(tables: Mapping[str, Any], *, where: str) -> Training:
     """Return the settings that nested dictionaries describe."""
+    _check(Training, tables, where=where)
+    return _built(Training, tables)
+
+
+def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = "") -> None:
+    """Refuse keys that are no settings of this kind, and values that are not of their type."""
     hints = get_type_hints(kind)
-    unknown = sorted(set(tables) - set(hints))
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], hints, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; it knows {', '.join(hints)}"
-        raise SettingsError(f"{where}: unknown setting {unknown[0]!r}{hint}")
+    for key, value in tables.items():
+        name = f"{above}{key}"
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            hint = f"did you mean {above + near[0]!r}?" if near else f"it knows {', '.join(hints)}"
+            raise SettingsError(f"{where}: unknown setting {name!r}; {hint}")
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
+            _check(hints[key], value, where=where, above=f"{name}.")
+        elif not _fits(value, hints[key]):
+            wanted = _in_words(hints[key])
+            raise SettingsError(f"{where}: {name}={reprlib.repr(value)}: choose {wanted}")
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Return whether a value, as TOML and JSON have them, is of the type that a setting has."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if kind is UnionType:
+        return any(_fits(value, part) for part in parts)
+    if kind is tuple:
+        return (
+            isinstance(value, list) and len(value) == len(parts) and all(map(_fits, value, parts))
+        )
+    if isinstance(value, bool):  # to Python, but not to people, it is a number
+        return hint is bool
+    return isinstance(value, int | float if hint is float else hint)
+
+
+def _in_words(hint: Any) -> str:
+    """Return what a value of this type is to a person who writes TOML."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return " or ".join(map(repr, parts))
+    if kind is UnionType:
+        return _in_words(parts[0])  # the other is None, which is written by leaving it out
+    if kind is tuple:
+        return f"a list of {len(parts)} numbers"
+    return IN_WORDS.get(hint, "a table")
+
+
+def _built(kind: type[Settings], tables: Mapping[str, Any]) -> Settings:
+    hints = get_type_hints(kind)
     values = {
-        key: from_tables(hints[key], value, where=f"{where} [{key}]")
-        if dataclasses.is_dataclass(hints[key])
-        else _plain(value)
+        key: _built(hints[key], value) if dataclasses.is_dataclass(hints[key]) else _plain(value)
         for key, value in tables.items()
     }
     return kind(**values)
