@@ -99,3 +99,19 @@ def test_help_without_matplotlib_is_help_or_one_line_that_names_the_extra(comman
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
     assert "Traceback" not in done.stderr
     assert f"Example: oddone {command}" in done.stdout or "oddone[report]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train fashion --out run --batch.images 2.5",
+        "bench paper-sei --out out --seeds 2.5",
+        "data info fashion --size 2.5",
+    ],
+)
+def test_a_broken_number_is_not_rounded_where_a_whole_one_is_wanted(
+    run_oddone: Run, words: str
+) -> None:
+    code, _, error = run_oddone(*words.split())
+    assert code == 2
+    assert f"{words.split()[-2]} 2.5: choose a whole number, such as 2" in error

@@ -8,16 +8,16 @@ import pytest
 
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
-from oddone.training import Batch, Model, Optimiser, Training
+from oddone.training import Batch, Model, Optimiser, RunDirectory, Training
 from oddone.training.schedule import learning_rate
-from oddone.training.settings_file import read_settings, read_tables, write_settings
+from oddone.training.settings_file import as_toml, read_settings, read_tables
 from oddone.transforms import Augment
 
 
 @pytest.mark.parametrize("preset", PRESETS.values())
 def test_every_preset_survives_its_file(preset: object, tmp_path: Path) -> None:
     settings = preset()  # type: ignore[operator]
-    write_settings(tmp_path / "settings.toml", settings)
+    (tmp_path / "settings.toml").write_bytes(as_toml(settings))
     assert read_settings(tmp_path / "settings.toml") == settings
 
 
@@ -119,12 +119,11 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("as_shipped")
 def test_settings_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
-    path = tmp_path / "s.toml"
     with pytest.raises(SettingsError, match=r"settings: steps=1000\.0: choose a whole number"):
-        write_settings(path, Training(steps=1e3))  # type: ignore[arg-type]
-    assert not path.exists()
-    write_settings(path, Training(minutes=np.float64(0.5)))
-    assert read_settings(path).minutes == 0.5
+        RunDirectory.create(tmp_path / "run", Training(steps=1e3), {})  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+    run = RunDirectory.create(tmp_path / "run", Training(minutes=np.float64(0.5)), {})
+    assert run.settings.minutes == 0.5
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

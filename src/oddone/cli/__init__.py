@@ -19,6 +19,7 @@ from rich.text import Text
 from oddone import __version__
 from oddone.cli import data
 from oddone.cli.terminal import printable
+from oddone.cli.whole_numbers import check_whole_numbers
 from oddone.errors import OddOneError
 
 app = App(
@@ -29,6 +30,7 @@ app = App(
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
+    config=check_whole_numbers,
 )
 app.command(data.app)
 

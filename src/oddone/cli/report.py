@@ -1,16 +1,16 @@
-"""`oddone report`: all about one detector, or up to four, on one page to look at."""
+"""`oddone report`: all about up to four detectors, or records, on one page to look at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
+from oddone.bench import read_record
 from oddone.cli.detectors import open_detector
 from oddone.cli.sources import REPEATED, load_watched, sources_by_name
 from oddone.cli.terminal import bar, say
-from oddone.data.decode import Progress
 from oddone.detector import Detector
 from oddone.errors import SettingsError
 from oddone.training import RunDirectory
@@ -29,42 +29,117 @@ app = App(name="report")
 
 @app.default
 def report(
-    *detectors: Path,
-    test: str,
+    *subjects: Path,
     out: Path,
+    test: str | None = None,
     ood: Annotated[tuple[str, ...], REPEATED] = (),
     pictures: Path | None = None,
     figures: Path | None = None,
 ) -> None:
     """Draw all about a detector on one page: what it knows, what it misses, and why.
 
-    The page is one file that needs no network. Up to four detectors are compared on it.
+    The page is one file that needs no network. Up to four detectors are compared on it. Or it is
+    about records of `oddone bench`: their tables beside the paper's, to look at.
 
     Example: `oddone report run --test fashion:known#test --ood unseen=fashion:unseen#test --out
     report.html`
 
+    Example: `oddone report bench/*.json --out report.html`
+
     Parameters
     ----------
-    detectors
-        Directories of finished runs, or files of detectors.
-    test
-        Test images of the known classes, as `oddone data list` names them.
+    subjects
+        Directories of finished runs, or files of detectors; or records of `oddone bench`, .json.
     out
         The page to write, .html. A file of that name is overwritten.
+    test
+        Test images of the known classes, as `oddone data list` names them; for detectors.
     ood
-        Images to find odd, as NAME=SOURCE; may be given several times.
+        Images to find odd, as NAME=SOURCE; may be given several times; for detectors.
     pictures
-        A folder of larger pictures, to show what shrinking leaves behind in them.
+        A folder of larger pictures, to show what shrinking leaves behind in them; for detectors.
     figures
         A folder for each figure alone, as .svg and .png.
     """
-    from oddone.report.figures import illustrate_embeddings  # noqa: PLC0415  (an extra)
+    _check_places(out, figures)
+    if any(map(_is_record, subjects)):
+        _check_records(subjects, {"--test": test, "--ood": ood, "--pictures": pictures})
+        page, illustrations = _tell_of_records(subjects)
+    else:
+        page, illustrations = _tell_of_detectors(subjects, test, ood, pictures)
+    _write(page, out)
+    say(f"the page is {out}")
+    if figures is not None:
+        _save_figures(illustrations, figures)
+        say(f"the figures are in {figures}")
+
+
+def _check_places(out: Path, figures: Path | None) -> None:
+    """Say before the long work where nothing can be written."""
+    if out.suffix.lower() != ".html":
+        raise SettingsError(f"--out {out}: let the name end in .html")
+    if out.is_dir() or not out.parent.is_dir():
+        raise SettingsError(f"--out {out}: name a file in a folder that exists")
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise SettingsError(f"--figures {figures} is a file; name a folder")
+
+
+# --- Records ----------------------------------------------------------------------------------
+
+
+def _is_record(path: Path) -> bool:
+    return path.suffix.lower() == ".json" and not path.is_dir()
+
+
+def _check_records(subjects: Sequence[Path], options: Mapping[str, object]) -> None:
+    for path in subjects:
+        if not _is_record(path):
+            raise SettingsError(
+                f"{path} is no record (.json) as the others are; report on records and on "
+                f"detectors one after the other"
+            )
+    for option, value in options.items():
+        if value:
+            raise SettingsError(
+                f"{option} is for detectors, and a record holds its numbers already; leave it out"
+            )
+
+
+def _tell_of_records(paths: Sequence[Path]) -> "tuple[str, dict[str, Illustration]]":
+    """Return the page on records, and its figures by name."""
+    from oddone.cli.record_chapter import chapter_of  # noqa: PLC0415  (an extra)
+    from oddone.report.figures import by_name  # noqa: PLC0415
+    from oddone.report.record_page import as_record_page  # noqa: PLC0415
+
+    records = [read_record(path) for path in paths]
+    named = _told_apart([record.table for record in records], paths)
+    chapters = [
+        chapter_of(name, record, path.parent)
+        for (name, path), record in zip(named.items(), records, strict=True)
+    ]
+    page = as_record_page(chapters, {name: path.name for name, path in named.items()})
+    return page, by_name([chapter.illustrations for chapter in chapters])
+
+
+# --- Detectors --------------------------------------------------------------------------------
+
+
+def _tell_of_detectors(
+    paths: Sequence[Path], test: str | None, ood: tuple[str, ...], pictures: Path | None
+) -> "tuple[str, dict[str, Illustration]]":
+    """Return the page on detectors, and its figures by name."""
+    from oddone.report.figures import by_name, illustrate_embeddings  # noqa: PLC0415  (an extra)
     from oddone.report.gather import gather  # noqa: PLC0415
     from oddone.report.page import as_page  # noqa: PLC0415
 
-    _check(detectors, out, pictures, figures)
+    _check_detectors(paths, pictures)
+    if test is None:
+        raise SettingsError(
+            "a detector is reported on by test images of its classes; name them with --test SOURCE"
+        )
+    named = _told_apart([_name(path) for path in paths], paths)
     sources = sources_by_name(ood)
-    opened = {name: open_detector(path) for name, path in _named(detectors).items()}
+    opened = {name: open_detector(path) for name, path in named.items()}
     sizes = {detector.image_size for detector in opened.values()}
     known = {size: load_watched(test, size) for size in sizes}
     odd = {
@@ -78,46 +153,20 @@ def report(
             for size in [detector.image_size]
         ]
         together = list(illustrate_embeddings(gathered, SEED, progress))
-        chapters = [
-            _chapter(each, opened[each.name], path, pictures)
-            for each, path in zip(gathered, detectors, strict=True)
-        ]
-        _write(as_page(chapters, together, {"test images": test, **sources}), out)
-        if figures is not None:
-            _save_figures(chapters, together, figures, progress)
-    say(f"the page is {out}")
-    if figures is not None:
-        say(f"the figures are in {figures}")
+    chapters = [
+        _chapter(each, opened[each.name], named[each.name], pictures) for each in gathered
+    ]
+    page = as_page(chapters, together, {"test images": test, **sources})
+    return page, by_name([together]) | by_name([each.illustrations for each in chapters])
 
 
-def _check(
-    detectors: Sequence[Path], out: Path, pictures: Path | None, figures: Path | None
-) -> None:
-    """Say before the long work what is wrong with the call."""
-    if not 1 <= len(detectors) <= MOST_DETECTORS:
+def _check_detectors(paths: Sequence[Path], pictures: Path | None) -> None:
+    if not 1 <= len(paths) <= MOST_DETECTORS:
         raise SettingsError(
-            f"{len(detectors)} detectors: name 1 to {MOST_DETECTORS}, runs or files of detectors"
+            f"{len(paths)} detectors: name 1 to {MOST_DETECTORS}, runs or files of detectors"
         )
-    if out.suffix.lower() != ".html":
-        raise SettingsError(f"--out {out}: let the name end in .html")
-    if out.is_dir() or not out.parent.is_dir():
-        raise SettingsError(f"--out {out}: name a file in a folder that exists")
     if pictures is not None and not pictures.is_dir():
         raise SettingsError(f"--pictures {pictures} is no folder; give one with pictures in it")
-    if figures is not None and figures.exists() and not figures.is_dir():
-        raise SettingsError(f"--figures {figures} is a file; name a folder")
-
-
-def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the detectors by names: of the run or file, or if two are the same, the path."""
-    names = [_name(path) for path in paths]
-    named = {
-        str(path) if names.count(name) > 1 else name: path
-        for name, path in zip(names, paths, strict=True)
-    }
-    if len(named) < len(paths):
-        raise SettingsError(f"{', '.join(map(str, paths))}: name each detector once")
-    return named
 
 
 def _name(path: Path) -> str:
@@ -140,29 +189,35 @@ def _chapter(
     return Chapter(gathered.name, gathered.evaluation, gathered.seen_in_training, illustrations)
 
 
-def _save_figures(
-    chapters: "Sequence[Chapter]",
-    together: "Sequence[Illustration]",
-    folder: Path,
-    progress: Progress,
-) -> None:
-    """Write each figure alone; those of several detectors are told apart by a number."""
+# --- Either -----------------------------------------------------------------------------------
+
+
+def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the paths by these names, or where two have the same, by themselves."""
+    named = {
+        str(path) if names.count(name) > 1 else name: path
+        for name, path in zip(names, paths, strict=True)
+    }
+    if len(named) < len(paths):
+        raise SettingsError(f"{', '.join(map(str, paths))}: name each only once")
+    return named
+
+
+def _save_figures(illustrations: "Mapping[str, Illustration]", folder: Path) -> None:
+    """Write each figure alone."""
     from oddone.report import save_figure  # noqa: PLC0415  (an extra)
 
-    named = {illustration.name: illustration for illustration in together}
-    for place, chapter in enumerate(chapters, start=1):
-        number = f"-{place}" if len(chapters) > 1 else ""
-        named |= {f"{each.name}{number}": each for each in chapter.illustrations}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
             f"--figures {folder} cannot be made: {error.strerror}; choose another folder"
         ) from error
-    for place, (name, illustration) in enumerate(named.items(), start=1):
-        save_figure(illustration.figure, folder / f"{name}.svg")
-        save_figure(illustration.figure, folder / f"{name}.png")
-        progress(place, len(named), "figures")
+    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        for place, (name, illustration) in enumerate(illustrations.items(), start=1):
+            save_figure(illustration.figure, folder / f"{name}.svg")
+            save_figure(illustration.figure, folder / f"{name}.png")
+            progress(place, len(illustrations), "figures")
 
 
 def _write(page: str, out: Path) -> None:

@@ -19,6 +19,7 @@ from oddone.cli.runs import (
 )
 from oddone.cli.sources import load_watched
 from oddone.cli.terminal import counted, say
+from oddone.cli.whole_numbers import check_whole_numbers
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.errors import DataError, SettingsError
@@ -66,7 +67,7 @@ def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -
         Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
 
 
-app = App(name="train", config=layers)
+app = App(name="train", config=(check_whole_numbers, layers))
 
 
 @app.default

@@ -17,7 +17,7 @@ from typing import Any
 from oddone.errors import SettingsError
 from oddone.training.files import write_bytes, write_json
 from oddone.training.settings import Training
-from oddone.training.settings_file import read_settings, write_settings
+from oddone.training.settings_file import as_toml, read_settings
 
 
 class RunDirectory:
@@ -35,6 +35,7 @@ class RunDirectory:
         path: Path, settings: Training, provenance: Mapping[str, Any], *, overwrite: bool = False
     ) -> "RunDirectory":
         """Return a new run's directory; one that exists is refused unless it may be replaced."""
+        toml = as_toml(settings)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             if not overwrite:
                 raise SettingsError(
@@ -50,7 +51,7 @@ class RunDirectory:
         run = RunDirectory(path)
         run.checkpoints.mkdir(parents=True)
         write_json(path / "provenance.json", provenance)
-        write_settings(path / "settings.toml", settings)
+        write_bytes(path / "settings.toml", toml)
         return run
 
     @staticmethod

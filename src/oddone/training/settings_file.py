@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import tomli_w
 
 from oddone.errors import SettingsError
-from oddone.training.files import write_bytes
 from oddone.training.settings import Training
 
 Settings = TypeVar("Settings")
@@ -20,11 +19,11 @@ Settings = TypeVar("Settings")
 IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
-def write_settings(path: Path, settings: Training) -> None:
-    """Write every setting, defaults included, to a TOML file that can be read again."""
+def as_toml(settings: Training) -> bytes:
+    """Return every setting, defaults included, as TOML that can be read again."""
     tables = as_tables(settings)
     _check(Training, tables, where="settings")
-    write_bytes(path, tomli_w.dumps(tables).encode())
+    return tomli_w.dumps(tables).encode()
 
 
 def read_settings(path: Path) -> Training:
