@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format bench demo clean
+.PHONY: help test check lint types imports format bench results demo clean
 
 help:
 	@echo "make test     run the tests"
 	@echo "make check    lint, formatting, types, import layers, tests"
 	@echo "make demo     learn eight garments, then notice two others and digits; five minutes"
 	@echo "make bench    measure speed and memory against the peers; writes results/"
+	@echo "make results  write docs/results.md from the records of oddone bench in results/"
 	@echo "make format   let ruff rewrite the code"
 	@echo "make clean    remove the environment and caches"
 
@@ -46,6 +47,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/table.py
+
+results: $(READY)
+	$(BIN)/python benchmarks/results_page.py
 
 demo: $(READY)
 	$(BIN)/oddone demo

@@ -1,0 +1,224 @@
+"""The page docs/results.md: what it says of records, and that it is what the records say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import results_page
+from oddone.bench import TABLES, Record, write_record
+from oddone.bench.record import ModelRecord, RowRecord
+from oddone.bench.tables import Column
+from oddone.data.cifar import CIFAR10
+from oddone.evaluation import OODMetrics
+from results_page import ORDERINGS, Compared, Ordering, compare, compared, page, summary, verdict
+
+Aurocs = Mapping[tuple[str, ...], tuple[float, ...]]
+"""Of a row, one for each OOD set."""
+
+TASK = next(each for each in ORDERINGS if each.name == "rotation task above none (one view)")
+SEI = next(each for each in ORDERINGS if each.name == "SEI above one view (MCL)")
+OODS = ("svhn", "cifar100", "textures")
+
+
+def made_up(table: str, aurocs: Aurocs | None = None, oods: tuple[str, ...] = OODS) -> Record:
+    """Return a record in which a row has these AUROCs, and 0.5 unless said."""
+
+    def result(names: tuple[str, ...]) -> dict[str, object]:
+        shares = (aurocs or {}).get(names, (0.5,) * len(oods))
+        measured = {
+            name: {"images": 12, "caught": None, **OODMetrics(share, 0.1, 0.2, 0.3, 0.4)._asdict()}
+            for name, share in zip(oods, shares, strict=True)
+        }
+        return {
+            "images": 20,
+            "accuracy": 0.5,
+            "false_alarms": None,
+            "oods": measured,
+            "groups": {},
+        }
+
+    images = {"images": 20, "of": 10_000, "fingerprint": "some"}
+    return Record(
+        table=table,
+        scale="cpu",
+        scale_words="a toy and 7 minutes for every row",
+        seeds=1,
+        date="2026-11-16T04:59:59+00:00",
+        command=f"oddone bench {table} --data DIR --out DIR --minutes 7",
+        minutes=7.0,
+        machine={"system": "Linux", "processor": "abacus", "threads": 2, "gpu": None},
+        versions={"python": "3.11.7", "oddone": "0.1.0"},
+        data={
+            "training": images | {"classes": list(CIFAR10.classes)},
+            "test": images,
+            "oods": dict.fromkeys(oods, images),
+            "outliers": None,
+        },
+        models=(ModelRecord("key of MCL", "MCL", None, {"seed": 0}, 4_321, 7.01),),
+        rows=tuple(
+            RowRecord(row.names, row.model.name, row.how.words, (result(row.names),))
+            for row in TABLES[table].rows
+        ),
+        left_out=(),
+    )
+
+
+def found(ordering: Ordering, *better: float, oods: tuple[str, ...] = OODS) -> Compared:
+    """Return an ordering whose worse row has 0.5 everywhere."""
+    return compare(ordering, made_up(ordering.table, {ordering.better: better}, oods))
+
+
+def test_the_page_says_what_the_records_say() -> None:
+    records = results_page.newest_records(results_page.RESULTS)
+    if not records:
+        assert not results_page.PAGE.exists(), "docs/results.md has no record of oddone bench"
+        return
+    assert results_page.PAGE.is_file(), f"run {results_page.COMMAND}"
+    same = results_page.PAGE.read_text() == page(records)
+    assert same, f"docs/results.md is not what the records say; run {results_page.COMMAND}"
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
+def test_every_ordering_is_one_of_the_papers(ordering: Ordering) -> None:
+    table, column = TABLES[ordering.table], Column("auroc", "cifar100")
+    better, worse = (table.paper_number(row, column) for row in (ordering.better, ordering.worse))
+    assert better is not None
+    assert worse is not None
+    assert better > worse
+    assert ordering.claim in results_page.CLAIMS
+
+
+def test_an_ordering_holds_where_all_sets_say_so() -> None:
+    assert verdict(found(TASK, 0.6, 0.53, 0.52)) == "holds on all 3 OOD sets"
+
+
+def test_further_ood_sets_count_too() -> None:
+    oods = (*OODS, "scenes")
+    assert verdict(found(TASK, 0.6, 0.6, 0.6, 0.6, oods=oods)) == "holds on all 4 OOD sets"
+    assert verdict(found(TASK, 0.6, 0.6, 0.6, 0.4, oods=oods)) == "holds on 3 of 4, reversed on 1"
+
+
+def test_an_ordering_does_not_hold_where_no_set_says_so_and_one_the_opposite() -> None:
+    assert verdict(found(TASK, 0.5, 0.51, 0.48)) == "does not hold, reversed on 1 of 3"
+
+
+def test_an_ordering_holds_in_part_where_sets_disagree_or_are_too_close() -> None:
+    assert verdict(found(TASK, 0.6, 0.6, 0.4)) == "holds on 2 of 3, reversed on 1"
+    assert verdict(found(TASK, 0.6, 0.5, 0.5)) == "holds on 1 of 3, reversed on none"
+
+
+def test_differences_of_two_networks_under_two_points_are_too_close_to_tell() -> None:
+    assert verdict(found(TASK, 0.519, 0.481, 0.5)) == "too close to tell"
+
+
+def test_half_a_point_counts_where_one_network_judges_in_two_ways() -> None:
+    assert verdict(found(SEI, 0.505, 0.505, 0.505)) == "holds on all 3 OOD sets"
+    assert verdict(found(SEI, 0.504, 0.496, 0.5)) == "too close to tell"
+
+
+def test_the_table_has_the_papers_differences_beside_ours() -> None:
+    row = next(
+        line
+        for line in results_page.differences([found(TASK, 0.6, 0.519, 0.4996)]).splitlines()
+        if line.startswith(f"| {TASK.name} ")
+    )
+    numbers = "-0.32 | +0.63 | +0.0 ≈ | +10.0 | +1.9 ≈ | +0.0 ≈"
+    assert row == f"| {TASK.name} | {numbers} | holds on 1 of 3, reversed on none |"
+
+
+def test_numbers_of_several_seeds_are_compared_by_their_means() -> None:
+    low, high = (made_up("paper-mcl", {("MCL",): (share,) * 3}) for share in (0.5, 0.6))
+    rows = tuple(
+        one._replace(results=one.results + other.results)
+        for one, other in zip(low.rows, high.rows, strict=True)
+    )
+    record = replace(low, seeds=2, rows=rows)
+    assert compare(TASK, record).aurocs == dict.fromkeys(OODS, 5.0)
+    assert "mean of 2 seeds" in page({"record.json": record})
+
+
+def test_test_images_without_labels_leave_accuracy_empty() -> None:
+    record = made_up("paper-mcl")
+    rows = tuple(
+        row._replace(results=(row.results[0] | {"accuracy": None},)) for row in record.rows
+    )
+    assert "| +0.63 |  | +0.0 ≈ |" in page({"record.json": replace(record, rows=rows)})
+
+
+def test_other_classes_than_the_papers_are_not_compared_with_it() -> None:
+    record = made_up("paper-mcl")
+    record.data["training"]["classes"] = ["boot", "shirt"]
+    assert compare(TASK, record).paper == ("", "")
+    assert "20 images of 2 classes" in page({"record.json": record})
+
+
+def test_the_summary_names_each_ordering_once_under_what_became_of_it() -> None:
+    text = summary([found(TASK, 0.6, 0.6, 0.6), found(SEI, 0.4, 0.4, 0.4)])
+    assert text == (
+        f"**1 of 2 hold on all OOD sets:** {TASK.name}.\n\n**1 of 2 do not hold:** {SEI.name}."
+    )
+
+
+def test_a_table_without_a_record_is_left_out() -> None:
+    records = [made_up("paper-mcl"), made_up("openood")]
+    assert {each.ordering.table for each in compared(records)} == {"paper-mcl"}
+    text = page({"record.json": records[0]})
+    assert "SPA above none" in text
+    assert "SupCLR" not in text.split("## The tables")[0]
+    assert "oddone bench paper-sei" not in text
+
+
+def test_ood_sets_that_one_table_lacks_are_empty_there() -> None:
+    fewer = made_up("paper-sei", oods=("svhn",))
+    text = page({"one.json": made_up("paper-mcl"), "other.json": fewer})
+    assert "| SEI above one view (MCL) | +2.40 | +2.94 | +0.0 ≈ | +0.0 ≈ |  |  |" in text
+
+
+def test_the_page_tells_how_it_was_measured() -> None:
+    record = made_up("paper-mcl")
+    text = page({"record.json": record, "other.json": made_up("paper-mcl-metrics")})
+    for fact in (
+        "20 images of CIFAR-10",
+        "SVHN (20 of 10,000 images), CIFAR-100 (20 of 10,000 images), textures (20",
+        "**Networks:** a toy and 7 minutes for every row\n",
+        "**Seeds:** one seed\n",
+        "**Machine:** 2 threads of abacus\n",
+        "**Dates:** 2026-11-16\n",
+        "[record.json](../results/record.json)",
+        f"```sh\n{record.command}\n{record.command.replace('mcl', 'mcl-metrics')}\n```",
+    ):
+        assert fact in text
+    assert text.count("| MCL |  | 0 | 7.0 | 4,321 |") == 1
+
+
+def test_a_fine_tuned_network_names_what_it_started_from() -> None:
+    record = made_up("paper-mcl")
+    tuned = ModelRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5)
+    text = results_page.networks([replace(record, models=(*record.models, tuned))])
+    assert text.endswith("| MCL, fine-tuned | MCL | 0 | 3.5 | 99 |")
+
+
+def test_the_newest_record_of_each_table_is_shown_in_the_order_of_tables(tmp_path: Path) -> None:
+    later = replace(made_up("paper-mcl"), date="2026-12-01T00:00:00+00:00")
+    for record in (later, made_up("paper-mcl"), made_up("paper-main"), made_up("openood")):
+        write_record(tmp_path, record)
+    write_record(tmp_path, replace(made_up("paper-sei"), scale="paper"))
+    assert list(results_page.newest_records(tmp_path).items()) == [
+        ("2026-11-16-045959-bench-paper-main-cpu.json", made_up("paper-main")),
+        ("2026-12-01-000000-bench-paper-mcl-cpu.json", later),
+        ("2026-11-16-045959-bench-openood-cpu.json", made_up("openood")),
+    ]
+
+
+def test_a_page_is_written_only_where_there_are_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_page, "RESULTS", tmp_path)
+    monkeypatch.setattr(results_page, "PAGE", tmp_path / "results.md")
+    with pytest.raises(SystemExit, match="has no record of oddone bench"):
+        results_page.main()
+    write_record(tmp_path, made_up("paper-mcl"))
+    results_page.main()
+    assert results_page.PAGE.read_text() == page(results_page.newest_records(tmp_path))
