@@ -58,6 +58,18 @@ def more_seeds(content: dict[str, Any]) -> None:
     content["seeds"] = 2
 
 
+def no_seeds(content: dict[str, Any]) -> None:
+    content["seeds"] = 0
+    for row in content["rows"]:
+        row["results"] = []
+
+
+def other_groups(content: dict[str, Any]) -> None:
+    metrics = dict(content["rows"][0]["results"][0]["oods"]["svhn"])
+    del metrics["images"]
+    content["rows"][0]["results"][0]["groups"]["near"] = {"members": ["svhn"], **metrics}
+
+
 def above_one(content: dict[str, Any]) -> None:
     content["rows"][0]["results"][0]["oods"]["svhn"]["auroc"] = 1.5
 
@@ -104,6 +116,8 @@ def later_format(content: dict[str, Any]) -> None:
         (without_rows, "it has no rows"),
         (other_table, "there is no table 'paper-9', only paper-main"),
         (more_seeds, "has 1 results for 2 seeds"),
+        (no_seeds, "it has 0 seeds"),
+        (other_groups, "has other groups of OOD sets than the first row"),
         (above_one, r"rows.0.results.0.oods.svhn.auroc is 1.5, no share"),
         (not_a_number, r"rows.0.results.0.accuracy is nan, no share"),
         (a_bool, "seeds is True, no int"),

@@ -77,7 +77,7 @@ def test_detectors_are_compared_and_told_apart(
     [
         ({"detectors": []}, "0 detectors: name 1 to 4, runs or files of detectors"),
         ({"detectors": ["d.oddone"] * 5}, "5 detectors: name 1 to 4"),
-        ({"detectors": ["d.oddone"] * 2}, "name each detector once"),
+        ({"detectors": ["d.oddone"] * 2}, "d.oddone, d.oddone: name each only once"),
         ({"detectors": ["nowhere"]}, "nowhere"),
         ({"--out": "report.pdf"}, "--out report.pdf: let the name end in .html"),
         ({"--out": "nowhere/a.html"}, "--out nowhere/a.html: name a file in a folder that exists"),

@@ -3,7 +3,7 @@ import pytest
 from figures_looked_at import check_layout, keys_of, words_of
 
 from oddone.report.confusion import confusion_matrix, draw_confusion
-from oddone.report.curves import draw_curves, smoothed
+from oddone.report.curves import Losses, draw_curves, draw_losses, smoothed
 
 # --- Training curves --------------------------------------------------------------------------
 
@@ -28,6 +28,21 @@ def test_the_loss_and_its_terms_stand_above_the_learning_rate() -> None:
 def test_one_step_can_be_drawn() -> None:
     one = np.array([3.0])
     check_layout(draw_curves(np.array([1]), {"loss": one}, one))
+
+
+def test_networks_of_one_name_share_a_panel() -> None:
+    short, long = (Losses(np.arange(1, end), 9.0 / np.arange(1, end)) for end in (51, 101))
+    name = "MCL with rotations as augmentation"
+    figure = draw_losses({name: [short, long], "SimCLR": [short], "b": [short]})
+    shared, alone, _ = figure.axes
+    drawn = [line.get_xydata() for line in shared.lines]
+    np.testing.assert_array_equal(drawn[0], np.transpose(short))
+    np.testing.assert_array_equal(drawn[2], np.transpose(long))
+    assert (len(drawn), len(alone.lines)) == (4, 2)
+    assert (shared.get_xlim(), alone.get_xlim()) == ((1, 100), (1, 50))
+    assert (alone.get_xlabel(), alone.get_ylabel()) == ("step", "loss")
+    assert {name, "SimCLR"} < set(words_of(figure))
+    check_layout(figure)
 
 
 def test_smoothing_is_a_mean_over_the_steps_around() -> None:

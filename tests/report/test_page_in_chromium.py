@@ -1,4 +1,4 @@
-"""The page in a real browser, if there is one: nothing complains, and everything fits."""
+"""The pages in a real browser, if there is one: nothing complains, and everything fits."""
 
 import html
 import json
@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from oddone.evaluation import judge
-from oddone.report.figures import Illustration
+from oddone.report.comparison import Comparison, Measure, Method, Number, Printed
+from oddone.report.figures import Illustration, illustrate_comparison, illustrate_losses
 from oddone.report.page import Chapter, as_page
+from oddone.report.record_page import Network, RecordChapter, as_record_page
 from oddone.report.roc import draw_roc
 from oddone.report.tsne import Panel, draw_tsne
 
@@ -35,9 +37,8 @@ onload = () => {{
 </script>"""
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of a report with a wide figure, a wide table and very long names."""
+def page_on_detectors() -> str:
+    """Return a page with a wide figure, a wide table and very long names; it has 5 pictures."""
     generator = np.random.default_rng(0)
     ind, ood = generator.normal(0, 1, 100), generator.normal(2, 1, 100)
     panel = Panel(LONG, generator.normal(size=(40, 2)), np.arange(40) % 4 - 1)
@@ -47,20 +48,37 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tensors = [torch.from_numpy(scores) for scores in (ind, ood)]
     evaluation = judge(tensors[0], {LONG: tensors[1]}, accuracy=0.9, threshold=1.5)
     chapter = Chapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(as_page([chapter, chapter], [wide], {LONG: LONG}))
-    return path
+    return as_page([chapter, chapter], [wide], {LONG: LONG})
+
+
+def page_on_records() -> str:
+    """Return a page with wide tables and very long names; it has 4 pictures."""
+    number = Number(50.0, "50.00 ± 0.01", 0.01, Printed(60.0, "▼ 60.00", "worse"))
+    methods = [Method([name, LONG], [number] * 9) for name in ("MCL", LONG)]
+    comparison = Comparison([LONG, LONG], [Measure(LONG, LONG)] * 9, methods)
+    history = [{"step": step, "loss": 1 / step} for step in range(1, 9)]
+    figures = [
+        illustrate_comparison(comparison),
+        illustrate_losses({LONG: [history], "b": [history]}),
+    ]
+    networks = [Network(LONG, LONG, 1, 1.0, LONG)]
+    chapter = RecordChapter(LONG, LONG, comparison, [LONG] * 3, figures, networks, {LONG: LONG})
+    return as_record_page([chapter, chapter], {LONG: LONG})
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
-def test_the_page_fits_shows_all_pictures_and_nothing_complains(page: Path) -> None:
+def test_the_pages_fit_show_all_pictures_and_nothing_complains(tmp_path: Path) -> None:
+    pages = {"detectors.html": page_on_detectors(), "records.html": page_on_records()}
+    for name, page in pages.items():
+        (tmp_path / name).write_text(page)
     frames = "".join(
-        f'<iframe src="{page.name}" style="border: 0" width="{width}" height="800"></iframe>'
+        f'<iframe src="{name}" style="border: 0" width="{width}" height="800"></iframe>'
+        for name in pages
         for width in WIDTHS
     )
-    around = page.with_name("around.html")
+    around = tmp_path / "around.html"
     around.write_text(AROUND.format(frames=frames))
-    profile = page.with_name("profile")
+    profile = tmp_path / "profile"
     command = [
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
         "--hide-scrollbars", f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom",
@@ -71,8 +89,8 @@ def test_the_page_fits_shows_all_pictures_and_nothing_complains(page: Path) -> N
     found = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout)
     assert found is not None
     measured = json.loads(html.unescape(found[1]))
-    assert [each["width"] for each in measured] == list(WIDTHS)
+    assert [each["width"] for each in measured] == [*WIDTHS, *WIDTHS]
+    assert [len(each["pictures"]) for each in measured] == [5, 5, 4, 4]
     for each in measured:
         assert each["needed"] <= each["width"]
-        assert len(each["pictures"]) == 5
         assert min(each["pictures"]) > 0

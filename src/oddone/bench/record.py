@@ -228,7 +228,10 @@ def _contradiction(content: dict[str, Any]) -> str | None:
         return f"there is no table {content['table']!r}, only {', '.join(TABLES)}"
     if not content["rows"]:
         return "it has no rows"
+    if content["seeds"] < 1:
+        return f"it has {content['seeds']} seeds"
     oods = set(content["data"]["oods"])
+    groups = {name for result in content["rows"][0]["results"][:1] for name in result["groups"]}
     for row in content["rows"]:
         name = " ".join(row["names"])
         if len(row["names"]) != len(table.headings):
@@ -237,6 +240,8 @@ def _contradiction(content: dict[str, Any]) -> str | None:
             return f"{name!r} has {len(row['results'])} results for {content['seeds']} seeds"
         if any(set(result["oods"]) != oods for result in row["results"]):
             return f"{name!r} has not been measured on {', '.join(sorted(oods))}"
+        if any(set(result["groups"]) != groups for result in row["results"]):
+            return f"{name!r} has other groups of OOD sets than the first row"
     return None
 
 

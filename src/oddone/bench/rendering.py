@@ -75,7 +75,7 @@ def captions(record: Record) -> list[str]:
     ]
     groups = record.rows[0].results[0]["groups"]
     lines += [f"{name}: the mean of {_listed(groups[name]['members'])}." for name in groups]
-    if any(cell.mark for row in record.rows for cell in _cells(record, row)):
+    if any(cell.mark for row in record.rows for cell in cells_of(record, row)):
         lines.append(LEGEND if record.scale == "paper" else f"{LEGEND} {OTHER_SCALE}")
     lines += [table.note] if table.note else []
     return lines + [f"Left out: {reason}." for reason in record.left_out]
@@ -124,7 +124,8 @@ def as_html(records: Sequence[Record]) -> str:
     return PAGE.format(body="\n".join(_html(record) for record in records))
 
 
-def _cells(record: Record, row: RowRecord) -> list[Cell]:
+def cells_of(record: Record, row: RowRecord) -> list[Cell]:
+    """Return the numbers of a row, one for each of the record's columns."""
     return [_cell(record, row, column) for column in record.columns]
 
 
@@ -167,7 +168,7 @@ def _terminal_parts(record: Record) -> Iterable[RenderableType]:
                 cell.ours,
                 (f"\n{cell.mark} {cell.paper}" if cell.mark else "", STYLES.get(cell.mark, "")),
             )
-            for cell in _cells(record, row)
+            for cell in cells_of(record, row)
         ]
         shown.add_row(*map(Text, row.names), *cells)
     yield shown
@@ -179,7 +180,7 @@ def _markdown(record: Record) -> str:
     names = len(TABLES[record.table].headings)
     rule = ["---"] * names + ["---:"] * (len(headings) - names)
     lines = [
-        [*row.names, *(_in_one_line(cell) for cell in _cells(record, row))] for row in record.rows
+        [*row.names, *(_in_one_line(cell) for cell in cells_of(record, row))] for row in record.rows
     ]
     table = [f"| {' | '.join(map(_for_markdown, line))} |" for line in (headings, rule, *lines)]
     text = "\n".join(captions(record))
@@ -221,7 +222,7 @@ def _html(record: Record) -> str:
     rows = "\n".join(
         "<tr>"
         + "".join(f"<td>{html.escape(name)}</td>" for name in row.names)
-        + "".join(map(_html_cell, _cells(record, row)))
+        + "".join(map(_html_cell, cells_of(record, row)))
         + "</tr>"
         for row in record.rows
     )

@@ -58,7 +58,7 @@ for name, purpose, example in (
     ),
     (
         "report",
-        "Draw all about a detector on one page: what it knows, what it misses, and why.",
+        "Draw all about a detector, or a record of a bench, on one page to look at.",
         "oddone report run --test test-photos/ --ood weeds=weeds/ --out report.html",
     ),
     (

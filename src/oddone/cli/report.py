@@ -153,9 +153,7 @@ def _tell_of_detectors(
             for size in [detector.image_size]
         ]
         together = list(illustrate_embeddings(gathered, SEED, progress))
-    chapters = [
-        _chapter(each, opened[each.name], named[each.name], pictures) for each in gathered
-    ]
+    chapters = [_chapter(each, opened[each.name], named[each.name], pictures) for each in gathered]
     page = as_page(chapters, together, {"test images": test, **sources})
     return page, by_name([together]) | by_name([each.illustrations for each in chapters])
 

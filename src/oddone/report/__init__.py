@@ -1,8 +1,8 @@
 """Pictures for people who never heard of the method.
 
 One of them shows one verdict (`explanation`), and a page of them all about a detector: what to show
-is collected in `gather`, drawn by one file per figure, given words in `figures`, and laid out in
-`page`.
+is collected in `gather`, drawn by one file per figure, given words in `figures`, and put together
+in `page`. Another page is about benches (`record_page`). Both are laid out by `layout`.
 """
 
 from oddone.errors import SettingsError

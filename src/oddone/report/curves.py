@@ -1,11 +1,13 @@
 """Training curves: the loss, what it is made of, and the learning rate, step by step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from oddone.report.style import (
@@ -18,6 +20,7 @@ from oddone.report.style import (
     key_at,
     new_figure,
     tinted,
+    write,
 )
 
 SMOOTHED_OVER = 0.03  # of all steps
@@ -25,7 +28,18 @@ SMOOTHED_OVER = 0.03  # of all steps
 # In inches.
 _LEFT, _WIDTH, _LOSS, _RATE, _KEY_LINE = 0.75, WIDTH - 0.95, 2.9, 1.0, 0.215
 
+# The same, for the losses of many networks.
+_ACROSS, _SMALL, _NAME, _BELOW = 2, 1.15, 0.26, 0.6
+_SMALL_WIDTH = WIDTH / _ACROSS - _LEFT - 0.1
+
 Series = Float[np.ndarray, " steps"]
+
+
+class Losses(NamedTuple):
+    """The loss of a network, step by step."""
+
+    steps: Int[np.ndarray, " steps"]
+    values: Float[np.ndarray, " steps"]
 
 
 def draw_curves(
@@ -40,9 +54,8 @@ def draw_curves(
         rate = axes_at(figure, _LEFT, below, _WIDTH, _RATE)
         keys = []
         for place, (name, values) in enumerate(losses.items()):
-            colour, dashes = SERIES[(place + 1) % len(SERIES)], DASHES[place % len(DASHES)]
-            loss.plot(steps, values, color=tinted(colour, 0.25), linewidth=0.8)
-            keys += loss.plot(steps, smoothed(values), dashes, color=colour, label=name)
+            keys.append(_draw_loss(loss, steps, values, place))
+            keys[-1].set_label(name)
         key_at(figure, _LEFT, 0.1, keys, columns=len(keys))
         rate.plot(steps, learning_rate, color=SERIES[1])
         loss.set_ylabel("loss")
@@ -50,6 +63,24 @@ def draw_curves(
         loss.tick_params(labelbottom=False)
         for axes, ticks in ((loss, 5), (rate, 3)):
             _tidy(axes, steps, ticks)
+    return figure
+
+
+def draw_losses(networks: Mapping[str, Sequence[Losses]]) -> Figure:
+    """Return the losses of many networks: a panel for each name, a line for each that has it."""
+    with drawing():
+        height = _NAME + _SMALL + _BELOW
+        figure = new_figure(WIDTH, 0.1 + height * -(-len(networks) // _ACROSS))
+        for place, (name, curves) in enumerate(networks.items()):
+            band, column = divmod(place, _ACROSS)
+            left, top = column * WIDTH / _ACROSS, 0.1 + band * height
+            write(figure, left + 0.1, top, name, WIDTH / _ACROSS - 0.15, size=8, weight="bold")
+            axes = axes_at(figure, left + _LEFT, top + _NAME, _SMALL_WIDTH, _SMALL)
+            for curve in curves:
+                _draw_loss(axes, curve.steps, curve.values)
+            longest = max((curve.steps for curve in curves), key=lambda steps: steps[-1])
+            _tidy(axes, longest, ticks=4, ticks_across=3)
+            axes.set(xlabel="step", ylabel="loss")
     return figure
 
 
@@ -63,10 +94,20 @@ def smoothed(values: Series) -> Series:
     return means
 
 
-def _tidy(axes: Axes, steps: Int[np.ndarray, " steps"], ticks: int) -> None:
+def _draw_loss(
+    axes: Axes, steps: Int[np.ndarray, " steps"], values: Series, place: int = 0
+) -> Line2D:
+    """Return the smoothed line of a loss, over the pale one as it was."""
+    colour, dashes = SERIES[(place + 1) % len(SERIES)], DASHES[place % len(DASHES)]
+    axes.plot(steps, values, color=tinted(colour, 0.25), linewidth=0.8)
+    (line,) = axes.plot(steps, smoothed(values), dashes, color=colour)
+    return line
+
+
+def _tidy(axes: Axes, steps: Int[np.ndarray, " steps"], ticks: int, ticks_across: int = 5) -> None:
     axes.set_xlim(steps[0], steps[-1] if len(steps) > 1 else steps[0] + 1)
     axes.grid(color=GRID)
     axes.spines.left.set_visible(True)
     axes.yaxis.set_major_locator(MaxNLocator(ticks))
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(ticks_across, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from oddone.data.decode import Progress
 from oddone.report.artefacts import BothWays, draw_artefacts
 from oddone.report.cases import Case, draw_cases
+from oddone.report.comparison import Comparison, draw_comparison
 from oddone.report.confusion import confusion_matrix, draw_confusion
-from oddone.report.curves import draw_curves
+from oddone.report.curves import Losses, draw_curves, draw_losses
 from oddone.report.distributions import draw_distributions
 from oddone.report.every_threshold import Scores
 from oddone.report.gather import Gathered
@@ -92,6 +93,50 @@ def illustrate_artefacts(pictures: Sequence[BothWays]) -> Illustration:
         f"{len(pictures)} pictures shrunk in two ways, with their scores",
         draw_artefacts(pictures),
     )
+
+
+def illustrate_comparison(comparison: Comparison) -> Illustration:
+    """Return the figure of methods compared, in which the best are found at a glance."""
+    best = [
+        f"{measure.of} {measure.metric} {number.words}"
+        for place, measure in enumerate(comparison.measures)
+        for number in [comparison.best(place)]
+        if number is not None
+    ]
+    return Illustration(
+        "comparison",
+        "Every number at a glance",
+        "A line for each method, a panel for each measure; an arrow says which way is better. "
+        "Each panel has a scale of its own.",
+        f"Dot plots of {len(comparison.methods):,} methods. The best of ours: {_listed(best)}",
+        draw_comparison(comparison),
+    )
+
+
+def illustrate_losses(networks: Mapping[str, Sequence[History]]) -> Illustration:
+    """Return the figure of how networks were trained, by their names; none may be empty."""
+    caption = (
+        "The loss by step, smoothed over pale raw values. Losses of two kinds cannot be compared, "
+        "only their course: one that still falls at the end says that longer training would help."
+    )
+    if any(len(histories) > 1 for histories in networks.values()):
+        caption += " Lines in one panel differ in their seed, size or length."
+    return Illustration(
+        "losses",
+        "How the networks were trained",
+        caption,
+        f"Losses of {_listed(list(networks))}",
+        draw_losses({name: [*map(_losses, each)] for name, each in networks.items()}),
+    )
+
+
+def by_name(chapters: Sequence[Sequence[Illustration]]) -> dict[str, Illustration]:
+    """Return figures by their names; those of several chapters are told apart by a number."""
+    return {
+        f"{each.name}-{place}" if len(chapters) > 1 else each.name: each
+        for place, illustrations in enumerate(chapters, start=1)
+        for each in illustrations
+    }
 
 
 def _of_scores(gathered: Gathered) -> Iterator[Illustration]:
@@ -199,20 +244,25 @@ def _views(gathered: Gathered) -> Illustration:
 
 
 def _curves(history: History) -> Illustration:
-    series = {"loss": np.array([float(line["loss"]) for line in history])}
+    steps, losses = _losses(history)
+    series = {"loss": losses}
     for name in history[0]["terms"]:
         series[name] = np.array([float(line["terms"][name]) for line in history])
-    steps = np.array([int(line["step"]) for line in history])
     rates = np.array([float(line["learning_rate"]) for line in history])
     return Illustration(
         "curves",
         "How it was trained",
         "The loss and its terms by step, smoothed over pale raw values, and the learning rate. A "
         "loss that still falls at the end says that longer training would help.",
-        f"Training curves: loss {series['loss'][0]:.2f} at first, {series['loss'][-1]:.2f} after "
+        f"Training curves: loss {losses[0]:.2f} at first, {losses[-1]:.2f} after "
         f"{steps[-1]:,} steps",
         draw_curves(steps, series, rates),
     )
+
+
+def _losses(history: History) -> Losses:
+    steps = np.array([int(line["step"]) for line in history])
+    return Losses(steps, np.array([float(line["loss"]) for line in history]))
 
 
 def _listed(words: Sequence[str]) -> str:
