@@ -230,18 +230,23 @@ def _contradiction(content: dict[str, Any]) -> str | None:
         return "it has no rows"
     if content["seeds"] < 1:
         return f"it has {content['seeds']} seeds"
-    oods = set(content["data"]["oods"])
-    groups = {name for result in content["rows"][0]["results"][:1] for name in result["groups"]}
-    for row in content["rows"]:
-        name = " ".join(row["names"])
-        if len(row["names"]) != len(table.headings):
-            return f"{name!r} has {len(row['names'])} names, not {len(table.headings)}"
-        if len(row["results"]) != content["seeds"]:
-            return f"{name!r} has {len(row['results'])} results for {content['seeds']} seeds"
-        if any(set(result["oods"]) != oods for result in row["results"]):
-            return f"{name!r} has not been measured on {', '.join(sorted(oods))}"
-        if any(set(result["groups"]) != groups for result in row["results"]):
-            return f"{name!r} has other groups of OOD sets than the first row"
+    found = (_contradiction_in(row, content, table) for row in content["rows"])
+    return next(filter(None, found), None)
+
+
+def _contradiction_in(row: dict[str, Any], content: dict[str, Any], table: Table) -> str | None:
+    """Return what in a row does not fit the rest of its record."""
+    name, results = " ".join(row["names"]), row["results"]
+    if len(row["names"]) != len(table.headings):
+        return f"{name!r} has {len(row['names'])} names, not {len(table.headings)}"
+    if len(results) != content["seeds"]:
+        return f"{name!r} has {len(results)} results for {content['seeds']} seeds"
+    oods = content["data"]["oods"]
+    if any(result["oods"].keys() != oods.keys() for result in results):
+        return f"{name!r} has not been measured on {', '.join(sorted(oods))}"
+    groups = content["rows"][0]["results"][0]["groups"]
+    if any(result["groups"].keys() != groups.keys() for result in results):
+        return f"{name!r} has other groups of OOD sets than the first row"
     return None
 
 
