@@ -1,7 +1,8 @@
 """A detector against the bare network that it holds, on eight views of each image.
 
-The bare network turns views that are ready into embeddings; the detector also makes the views
-from bytes, measures distances, fuses them, and names classes.
+The bare network turns views that are ready into embeddings, a batch after the other, with all of
+torch's threads; the detector also makes the views from bytes, measures distances, fuses them, and
+names classes. It judges two batches side by side (docs/decisions/0009).
 """
 
 import os
@@ -22,7 +23,7 @@ from oddone.training import RunDirectory, train
 from oddone.training.allocator import keep_freed_memory
 
 ENCODERS = {"resnet10-w16": 512, "resnet10-w32": 512, "resnet18": 64}  # and how many images
-ROUNDS = 7
+ROUNDS = 15
 NAMES = {"ours": "detector(images)", "peer": "bare forward pass of the views"}
 
 

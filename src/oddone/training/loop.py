@@ -192,8 +192,8 @@ class _Trainer:
         """Yield what trains for one step when it is called."""
         self.network.train()
         halves, threads = self.settings.batch.halves, torch.get_num_threads()
-        # On one core, halves that take turns would only drive each other out of its cache.
-        n_workers = min(2, threads) if halves else 1
+        # One core, or a GPU, does one thing after the other: two threads would be in its way.
+        n_workers = min(2, threads) if halves and self.device.type == "cpu" else 1
         each = threads // n_workers if halves else 1
         with ThreadPoolExecutor(
             n_workers, initializer=torch.set_num_threads, initargs=(each,)
