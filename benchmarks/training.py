@@ -18,10 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from measure import compare, print_comparisons, print_profile, profile_of, seconds_of, write_record
 from oddone.data import load
 from oddone.presets import cpu
 from oddone.training.allocator import keep_freed_memory
+from oddone.training.batches import coloured
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory
 
@@ -77,13 +80,18 @@ def measure(trainer: _Trainer, effort: Effort) -> tuple[list[dict[str, object]],
 
     Several steps are timed in a row, so that the batch that is made ahead is paid for by a step.
     """
-    ready = trainer.batches.make(0, trainer.device).images
+    ready = coloured(trainer.batches.make(0, trainer.device).views)
     trainer.network.train()
 
+    threads = torch.get_num_threads()
+
     def bare() -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)  # all of them; a step has other uses for some
         for _ in range(effort.in_a_row):
             trainer.optimiser.zero_grad()
             trainer.network(ready).embeddings.square().mean().backward()
+        torch.set_num_threads(before)
 
     with trainer.stepping() as one_step:
 

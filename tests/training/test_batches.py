@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from oddone.training import Batch
-from oddone.training.batches import Batches, Half
-from oddone.training.objective import Rows
+from oddone.training.batches import Batches, coloured
 from oddone.transforms import Augment, turn
 from runs import tiny_settings, tiny_source
 
@@ -22,16 +21,12 @@ PLAIN = Augment(
 
 @pytest.mark.parametrize("poses_per_image", [1, 4])
 @pytest.mark.parametrize("rotations", ["task", "augmentation", "none"])
-@pytest.mark.parametrize("halves", [(None,), (0, 1)])
-def test_rows_are_what_their_facts_say(
-    poses_per_image: int, rotations: str, halves: tuple[Half | None, ...]
-) -> None:
+def test_rows_are_what_their_facts_say(poses_per_image: int, rotations: str) -> None:
     source = tiny_source()
     batch = Batch(images=12, poses_per_image=poses_per_image)
     batches = Batches(source, tiny_settings(batch=batch, rotations=rotations, augment=PLAIN))
-    parts = [batches.make(2, CPU, half) for half in halves]
-    images = torch.cat([part.images for part in parts])
-    rows = Rows(*map(torch.cat, zip(*(part.rows for part in parts), strict=True)))
+    views, rows = batches.make(2, CPU)
+    images = coloured(views)
     posed = 12 * (1 if rotations == "none" else poses_per_image)
     assert len(images) == len(rows.labels) == 2 * posed
     assert Counter(rows.parents.tolist()) == dict.fromkeys(range(posed), 2)
@@ -66,20 +61,18 @@ def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
 def test_a_step_is_the_same_whoever_asks_for_it() -> None:
     one, other = (Batches(tiny_source(), tiny_settings()) for _ in range(2))
     other.make(0, CPU)
-    assert torch.equal(one.make(5, CPU).images, other.make(5, CPU).images)
-    assert not torch.equal(one.make(5, CPU).images, one.make(6, CPU).images)
+    images = coloured(one.make(5, CPU).views)
+    assert torch.equal(images, coloured(other.make(5, CPU).views))
+    assert not torch.equal(images, coloured(one.make(6, CPU).views))
+    assert images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_the_halves_of_a_step_are_views_of_the_same_images_each_its_own_way() -> None:
+def test_the_halves_of_a_step_are_its_two_views_of_every_image() -> None:
     batches = Batches(tiny_source(), tiny_settings())
-    first, second = (batches.make(5, CPU, half) for half in (0, 1))
-    assert first.rows.parents.tolist() == second.rows.parents.tolist() == list(range(12))
-    assert torch.equal(first.rows.labels, second.rows.labels)
-    assert torch.equal(first.rows.poses, second.rows.poses)
-    assert not torch.isclose(first.images, second.images).all(dim=(1, 2, 3)).any()
-    assert all(
-        half.images.is_contiguous(memory_format=torch.channels_last) for half in (first, second)
-    )
+    whole, halves = coloured(batches.make(5, CPU).views), batches.make(5, CPU).views.halves()
+    first, second = map(coloured, halves)
+    torch.testing.assert_close(torch.cat([first, second]), whole)
+    assert batches.rows(5).parents.tolist() == 2 * list(range(12))
 
 
 def test_cross_entropy_sees_one_view() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,16 +14,19 @@ from oddone.rng import stream
 from oddone.training.held_out import split
 from oddone.training.objective import Rows
 from oddone.training.settings import Training
-from oddone.transforms import POSES, augment, turn
-
-Half = Literal[0, 1]
+from oddone.transforms import POSES, Uncoloured, colour, crop_views, turn
 
 
 class Batch(NamedTuple):
-    """What one step sees: the views, and what is known about each."""
+    """What one step sees: the views, still to be coloured, and what is known about each."""
 
-    images: Float[Tensor, "rows 3 height width"]
+    views: Uncoloured
     rows: Rows
+
+
+def coloured(views: Uncoloured) -> Float[Tensor, "rows 3 height width"]:
+    """Return the views as the network sees them, in the layout that convolutions like."""
+    return colour(views).contiguous(memory_format=torch.channels_last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,24 +50,10 @@ class Batches:
         """How many whole batches the images fill; the rest of a pass sits out until the next."""
         return len(self.members) // self.images_per_step
 
-    @property
-    def parents_per_step(self) -> int:
-        return self.images_per_step * self.settings.poses_per_image
-
-    def make(self, step: int, device: torch.device, half: Half | None = None) -> Batch:
-        """Return the batch of a step, or a half of its rows, which has a random stream of its own.
-
-        It is on the device, in the layout that convolutions like.
-        """
-        rows, generator = self.rows(step), stream(self.settings.seed, "augment", step)
-        if half is not None:
-            rows = Rows(*(fact.tensor_split(2)[half] for fact in rows))
-            generator = stream(self.settings.seed, "augment", step, half)
-        images = self._images(step, rows, device, generator)
-        return Batch(
-            images.contiguous(memory_format=torch.channels_last),
-            Rows(*(fact.to(device) for fact in rows)),
-        )
+    def make(self, step: int, device: torch.device) -> Batch:
+        """Return the batch of a step, on the device."""
+        rows = Rows(*(fact.to(device) for fact in self.rows(step)))
+        return Batch(self._views(step, rows.poses), rows)
 
     def rows(self, step: int) -> Rows:
         """Return what the rows of a step are: parents in the order of their first view."""
@@ -78,16 +67,16 @@ class Batches:
             torch.arange(posed).repeat(views),
         )
 
-    def _images(
-        self, step: int, rows: Rows, device: torch.device, generator: torch.Generator
-    ) -> Float[Tensor, "rows 3 height width"]:
-        """Return views of a step: turned, then cropped and coloured, each row its own way."""
-        numbers = self._picked(step)[rows.parents.numpy() % self.images_per_step]
-        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[numbers]))
-        floats = pixels.to(device).float().div_(255)
-        poses = rows.poses.to(device)
-        turned = floats if self.settings.rotations == "none" else turn(floats, poses)
-        return augment(turned, poses, self.settings.augment, generator=generator)
+    def _views(self, step: int, poses: Int[Tensor, " rows"]) -> Uncoloured:
+        """Return the views of a step: turned, then cropped, each row its own way."""
+        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
+        posed = len(poses) // self.settings.views
+        sources = pixels.to(poses.device).repeat(posed // len(pixels), 1, 1, 1)
+        if self.settings.rotations != "none":
+            sources = turn(sources, poses[:posed])  # while they are bytes: less to move
+        sources = sources.float().div_(255).repeat(self.settings.views, 1, 1, 1)
+        generator = stream(self.settings.seed, "augment", step)
+        return crop_views(sources, poses, self.settings.augment, generator=generator)
 
     def _picked(self, step: int) -> Int[np.ndarray, " images"]:
         epoch, index = divmod(step, self.steps_per_epoch)

@@ -24,14 +24,14 @@ class InHalves:
     """A network that takes rows in two halves, at once."""
 
     def __init__(
-        self, network: Network, encode: Callable[[Network, Tensor], Encoded], workers: Executor
+        self, network: Network, encode: Callable[[Network, Any], Encoded], workers: Executor
     ) -> None:
         self.networks = (network, _twin(network))
         self.encode = encode
         self.workers = workers
 
-    def __call__(self, first: Tensor, second: Tensor) -> Encoded:
-        """Return what the network makes of both halves; gradients flow back in halves too."""
+    def __call__(self, first: Any, second: Any) -> Encoded:
+        """Return what `encode` makes of both halves; gradients flow back in halves too."""
         anchor = torch.empty(0, requires_grad=True)  # or torch would see nothing to differentiate
         both = cast("Callable[..., tuple[Tensor, Tensor]]", _BothHalves.apply)
         return Encoded(*both(anchor, (first, second), self))
@@ -67,11 +67,11 @@ class _BothHalves(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, _anchor: Tensor, images: tuple[Tensor, Tensor], halves: InHalves
+        ctx: Any, _anchor: Tensor, parts: tuple[Any, Any], halves: InHalves
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         ctx.halves = halves
-        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, images))
+        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, parts))
         features, embeddings = zip(*ctx.encoded, strict=True)
         return torch.cat(features), torch.cat(embeddings)
 

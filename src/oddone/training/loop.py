@@ -3,14 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from oddone.data import ImageSet
 from oddone.encoders import Encoded, build_encoder
@@ -18,7 +17,7 @@ from oddone.errors import DivergedError, SettingsError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
 from oddone.training.allocator import keep_freed_memory
-from oddone.training.batches import Batch, Batches, Half
+from oddone.training.batches import Batches, coloured
 from oddone.training.checkpoint import (
     Progress,
     load_checkpoint,
@@ -34,6 +33,7 @@ from oddone.training.run_directory import RunDirectory
 from oddone.training.schedule import learning_rate
 from oddone.training.settings import Training
 from oddone.training.trainable import check_outliers, check_source
+from oddone.transforms import Uncoloured
 
 
 class Report(NamedTuple):
@@ -198,25 +198,24 @@ class _Trainer:
         with ThreadPoolExecutor(
             n_workers, initializer=torch.set_num_threads, initargs=(each,)
         ) as workers:
-            encode: Callable[..., Encoded] = partial(self.encode, self.network)
-            if halves:
-                encode = InHalves(self.network, self.encode, workers)
-            coming = self._coming(workers, self.step)
+            torch.set_num_threads(each if halves else threads)
+            in_halves = InHalves(self.network, self.encode, workers) if halves else None
+            coming = workers.submit(self.batches.make, self.step, self.device)
 
             def one_step() -> Report:
                 nonlocal coming
-                images, rows = zip(*(part.result() for part in coming), strict=True)
-                encoded = encode(*images)
-                # Made by the workers while the loss is found, before the gradients flow.
-                coming = self._coming(workers, self.step + 1)
-                return self.learn(encoded, Rows(*map(torch.cat, zip(*rows, strict=True))))
+                views, rows = coming.result()
+                encoded = (
+                    in_halves(*views.halves()) if in_halves else self.encode(self.network, views)
+                )
+                # Made by a worker while the loss is found.
+                coming = workers.submit(self.batches.make, self.step + 1, self.device)
+                return self.learn(encoded, rows)
 
-            yield one_step
-
-    def _coming(self, workers: Executor, step: int) -> list[Future[Batch]]:
-        """Return the batch of a step, still to be made, as a whole or in halves."""
-        halves: tuple[Half | None, ...] = (0, 1) if self.settings.batch.halves else (None,)
-        return [workers.submit(self.batches.make, step, self.device, half) for half in halves]
+            try:
+                yield one_step
+            finally:
+                torch.set_num_threads(threads)
 
     @property
     def share(self) -> float:
@@ -228,8 +227,9 @@ class _Trainer:
         assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
         return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
 
-    def encode(self, network: Network, images: Tensor) -> Encoded:
-        """Return what the network, or its twin, makes of the images."""
+    def encode(self, network: Network, views: Uncoloured) -> Encoded:
+        """Return what the network, or its twin, makes of the views."""
+        images = coloured(views)
         with self._autocast():
             encoded: Encoded = network(images)
         return encoded

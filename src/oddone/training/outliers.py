@@ -7,7 +7,7 @@ import torch
 
 from oddone.data import ImageSet
 from oddone.rng import stream
-from oddone.training.batches import Batch, Batches, Half
+from oddone.training.batches import Batch, Batches
 from oddone.training.objective import NO_CLASS, Rows
 from oddone.training.settings import Training
 
@@ -36,16 +36,16 @@ class ExposedBatches:
         """How many steps show every normal image once."""
         return self.normal.steps_per_epoch
 
-    def make(self, step: int, device: torch.device, half: Half | None = None) -> Batch:
-        """Return the batch of a step, or a half of it.
-
-        It is one batch, so that batch norm cannot tell normal images and outliers apart.
-        """
-        normal, outliers = (each.make(step, device, half) for each in (self.normal, self.outliers))
-        images = torch.cat([normal.images, outliers.images])
+    def make(self, step: int, device: torch.device) -> Batch:
+        """Return the batch of a step: one batch, so that batch norm cannot tell the two apart."""
+        normal, outliers = self.normal.make(step, device), self.outliers.make(step, device)
         labels, poses, parents = (
             torch.cat(facts) for facts in zip(normal.rows, outliers.rows, strict=True)
         )
-        parents[len(normal.images) :] += self.normal.parents_per_step  # none has a normal parent
-        rows = Rows(labels, poses, parents)
-        return Batch(images.contiguous(memory_format=torch.channels_last), rows)
+        first = len(normal.rows.labels)
+        parents[first:] += first  # no outlier has a normal parent
+        # Every other row first: as many outliers then are in either half (see halves.py).
+        order = torch.arange(len(labels), device=device)
+        order = torch.cat([order[::2], order[1::2]])
+        views = (normal.views + outliers.views).take(order)
+        return Batch(views, Rows(labels[order], poses[order], parents[order]))

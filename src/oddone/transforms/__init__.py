@@ -5,7 +5,7 @@ Images are floats from 0 to 1. Every row has its own random parameters, drawn fr
 
 from oddone.transforms.colour import Jitter, Strengths, grey, jitter, random_grey, random_jitter
 from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
-from oddone.transforms.policy import Augment, augment
+from oddone.transforms.policy import Augment, Uncoloured, augment, colour, crop_views
 from oddone.transforms.turns import (
     POSES,
     VIEW_SETS,
@@ -27,9 +27,12 @@ __all__ = [
     "Jitter",
     "MakeViews",
     "Strengths",
+    "Uncoloured",
     "Views",
     "augment",
+    "colour",
     "crop",
+    "crop_views",
     "draw_boxes",
     "eight_turns",
     "four_turns",

@@ -1,8 +1,7 @@
 """Colour jitter and grey, as torchvision defines them on float images.
 
 Brightness, contrast and saturation all blend an image with another one, so rows take these steps
-together whatever their order. Only hue is of another kind: rows are sorted by its place, and those
-that shift it at the same place are worked on together.
+together whatever their order. Only hue is of another kind: rows are sorted by its place.
 """
 
 from itertools import permutations
@@ -21,8 +20,6 @@ _, CONTRAST, SATURATION, HUE = range(len(STEPS))
 ORDERS = tuple(permutations(STEPS))
 STEP_AT = torch.tensor(list(permutations(range(len(STEPS)))))
 """Which of STEPS is at which place of which order."""
-HUE_AT = (STEP_AT == HUE).int().argmax(dim=1)
-"""At which place of which order the hue is shifted."""
 
 
 class Strengths(NamedTuple):
@@ -46,12 +43,6 @@ class Jitter(NamedTuple):
     """The row's order of the four steps, as an index of ORDERS."""
     chosen: Bool[Tensor, " rows"]
     """Whether the row is jittered at all."""
-
-    @property
-    def hue_at(self) -> Int[Tensor, " rows"]:
-        """At which of four places the row's hue is shifted; 4 for a row that is not jittered."""
-        places = HUE_AT.to(self.order.device)[self.order]
-        return places.masked_fill(~self.chosen, len(STEPS))
 
     def take(self, rows: Int[Tensor, " some"] | slice) -> "Jitter":
         """Return the jitter of some rows."""
@@ -84,12 +75,9 @@ def jitter(
 
     Works in float32 at least and returns the dtype of the images. No gradient flows through.
     """
-    parameters = parameters.to(images.device)
-    order = parameters.hue_at.argsort()
-    working = images.to(torch.promote_types(images.dtype, torch.float32))
-    jittered = working.index_select(0, order)
-    jitter_sorted(jittered, parameters.take(order))
-    return jittered.index_select(0, order.argsort()).to(images.dtype)
+    jittered = images.to(torch.promote_types(images.dtype, torch.float32), copy=True)
+    jitter_in_place(jittered, parameters.to(images.device))
+    return jittered.to(images.dtype)
 
 
 def random_jitter(
@@ -127,25 +115,24 @@ def random_grey(
     return images.index_copy(0, members, grey(images[members]))
 
 
-def jitter_sorted(images: Float[Tensor, "rows 3 height width"], parameters: Jitter) -> None:
-    """Change the colours of images in place, in float32 or float64; they are sorted by `hue_at`."""
+def jitter_in_place(images: Float[Tensor, "rows 3 height width"], parameters: Jitter) -> None:
+    """Change the colours of the images, in float32 or float64."""
     steps = STEP_AT.to(images.device)[parameters.order]
     # How far each step goes: towards what it blends with, or along the colour wheel.
     moves = torch.stack([1 - factors for factors in parameters[:HUE]] + [parameters.hue], dim=1)
     amounts = moves.to(images.dtype).gather(1, steps)[..., None, None]
     luma = images.new_tensor([LUMA])
     of_pixel, of_mean = ((steps == step)[..., None, None] * luma for step in (SATURATION, CONTRAST))
-    groups = parameters.hue_at.bincount(minlength=len(STEPS) + 1).tolist()
-    parts = (numbers.split(groups) for numbers in (images.flatten(2), amounts, of_pixel, of_mean))
-    for hue_at, group in enumerate(zip(*(part[: len(STEPS)] for part in parts), strict=True)):
-        at_once = rows_at_once(images)
-        for pixels, *places in zip(*(numbers.split(at_once) for numbers in group), strict=True):
-            step_by_step = zip(*(numbers.unbind(1) for numbers in places), strict=True)
-            for place, (amount, *weights) in enumerate(step_by_step):
+    for hue_at, members in enumerate((steps.T == HUE) & parameters.chosen):
+        for rows in members.nonzero()[:, 0].split(rows_at_once(images)):
+            pixels = images.index_select(0, rows).flatten(2)
+            places = (numbers[rows].unbind(1) for numbers in (amounts, of_pixel, of_mean))
+            for place, (amount, *weights) in enumerate(zip(*places, strict=True)):
                 if place == hue_at:
                     _shift_hue(pixels, amount[..., 0])
                 else:
                     _blend(pixels, amount, *weights)
+            images.index_copy_(0, rows, pixels.unflatten(2, images.shape[2:]))
 
 
 def _blend(

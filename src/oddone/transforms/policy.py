@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from oddone.errors import DataError, SettingsError
-from oddone.transforms.colour import Strengths, draw_jitter, grey, jitter_sorted
+from oddone.transforms.colour import Jitter, Strengths, draw_jitter, grey, jitter_in_place
 from oddone.transforms.crop import crop_flipped, draw_boxes
 from oddone.transforms.turns import check_poses, source_flips
 
@@ -60,7 +61,31 @@ class Augment:
         return Strengths(self.brightness, self.contrast, self.saturation, self.hue)
 
 
-@torch.no_grad()
+class Uncoloured(NamedTuple):
+    """Views that have been mirrored and cropped, and what is still to be done to their colours."""
+
+    views: Float[Tensor, "rows 3 height width"]
+    jitter: Jitter
+    greyed: Bool[Tensor, " rows"]
+
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "Uncoloured":
+        """Return some of the views."""
+        return Uncoloured(self.views[rows], self.jitter.take(rows), self.greyed[rows])
+
+    def halves(self) -> "tuple[Uncoloured, Uncoloured]":
+        """Return the first half of the views, and the second."""
+        middle = (len(self.views) + 1) // 2
+        return self.take(slice(middle)), self.take(slice(middle, None))
+
+    def __add__(self, other: "Uncoloured") -> "Uncoloured":  # type: ignore[override]
+        """Return the views of both."""
+        jitter = Jitter(*map(torch.cat, zip(self.jitter, other.jitter, strict=True)))
+        views, greyed = (
+            torch.cat(both) for both in ((self.views, other.views), (self.greyed, other.greyed))
+        )
+        return Uncoloured(views, jitter, greyed)
+
+
 def augment(
     images: Float[Tensor, "rows 3 height width"],
     poses: Int[Tensor, " rows"],
@@ -74,11 +99,24 @@ def augment(
     other, but mirror and crop are one step, and what follows is done in place. Works in float32 at
     least; no gradient flows through.
     """
+    return colour(crop_views(images, poses, settings, generator=generator)).to(images.dtype)
+
+
+@torch.no_grad()
+def crop_views(
+    images: Float[Tensor, "rows 3 height width"],
+    poses: Int[Tensor, " rows"],
+    settings: Augment,
+    *,
+    generator: torch.Generator,
+) -> Uncoloured:
+    """Return the first half of `augment`, which draws all that is random; float32 at least."""
     _check_images(images)
     check_poses(poses, len(images))
     device = images.device
     rows, _, height, width = images.shape
-    mirrored = _coins(rows, settings.mirror_probability, generator).to(device)
+    mirrored = _coins(rows, settings.mirror_probability, generator)
+    flips = source_flips(mirrored.to(device), poses.to(device))
     boxes = draw_boxes(
         rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
     ).to(device)
@@ -86,15 +124,17 @@ def augment(
         rows, settings.strengths, settings.jitter_probability, generator=generator
     ).to(device)
     greyed = _coins(rows, settings.grey_probability, generator).to(device)
+    working = images.to(torch.promote_types(images.dtype, torch.float32))
+    return Uncoloured(crop_flipped(working, boxes, flips), jitter, greyed)
 
-    order = jitter.hue_at.argsort()  # in which colours are changed
-    flips = source_flips(mirrored, poses.to(device))
-    working = images.to(torch.promote_types(images.dtype, torch.float32)).index_select(0, order)
-    views = crop_flipped(working, boxes.take(order), flips.take(order))
-    jitter_sorted(views, jitter.take(order))
-    members = greyed[order].nonzero()[:, 0]
-    views.index_copy_(0, members, grey(views.index_select(0, members)))
-    return views.index_select(0, order.argsort()).to(images.dtype)
+
+@torch.no_grad()
+def colour(cropped: Uncoloured) -> Float[Tensor, "rows 3 height width"]:
+    """Return the second half of `augment`, in the place of the views."""
+    views, jitter, greyed = cropped
+    jitter_in_place(views, jitter)
+    members = greyed.nonzero()[:, 0]
+    return views.index_copy_(0, members, grey(views.index_select(0, members)))
 
 
 def _coins(rows: int, probability: float, generator: torch.Generator) -> Tensor:

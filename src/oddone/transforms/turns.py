@@ -33,14 +33,10 @@ class Flips(NamedTuple):
     down: Bool[Tensor, " rows"]
     """Upside down."""
 
-    def take(self, rows: Int[Tensor, " some"]) -> "Flips":
-        """Return how some rows are flipped."""
-        return Flips(*(chosen[rows] for chosen in self))
-
 
 def turn(
-    images: Float[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"]
-) -> Float[Tensor, "rows 3 height width"]:
+    images: Shaped[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"]
+) -> Shaped[Tensor, "rows 3 height width"]:
     """Return each image turned counter-clockwise by as many quarters as its pose says, exactly."""
     check_poses(poses, len(images))
     if (poses % 2 == 1).any():
