@@ -67,7 +67,8 @@ def captions(record: Record) -> list[str]:
     """Return what a reader has to know of the numbers, a sentence each."""
     table, machine = TABLES[record.table], record.machine
     seeds = f"mean ± standard deviation of {record.seeds} seeds" if record.seeds > 1 else "one seed"
-    where = machine["gpu"] or f"{machine['threads']} threads of {machine['processor']}"
+    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+    where = machine["gpu"] or f"{threads} of {machine['processor']}"
     lines = [
         f"{table.title}, in percent.",
         f"Scale {record.scale}: {record.scale_words}; {seeds}; on {where}.",
