@@ -10,8 +10,7 @@ import results_page
 from oddone.bench import TABLES, Record, write_record
 from oddone.bench.record import ModelRecord, RowRecord
 from oddone.bench.tables import Column
-from oddone.data.cifar import CIFAR10
-from oddone.evaluation import OODMetrics
+from records import made_up_record
 from results_page import ORDERINGS, Compared, Ordering, compare, compared, page, summary, verdict
 
 Aurocs = Mapping[tuple[str, ...], tuple[float, ...]]
@@ -25,43 +24,21 @@ OODS = ("svhn", "cifar100", "textures")
 def made_up(table: str, aurocs: Aurocs | None = None, oods: tuple[str, ...] = OODS) -> Record:
     """Return a record in which a row has these AUROCs, and 0.5 unless said."""
 
-    def result(names: tuple[str, ...]) -> dict[str, object]:
-        shares = (aurocs or {}).get(names, (0.5,) * len(oods))
-        measured = {
-            name: {"images": 12, "caught": None, **OODMetrics(share, 0.1, 0.2, 0.3, 0.4)._asdict()}
+    record = made_up_record(table, *oods)
+
+    def measured(row: RowRecord) -> RowRecord:
+        shares = (aurocs or {}).get(row.names, (0.5,) * len(oods))
+        (result,) = row.results
+        changed = {
+            name: result["oods"][name] | {"auroc": share}
             for name, share in zip(oods, shares, strict=True)
         }
-        return {
-            "images": 20,
-            "accuracy": 0.5,
-            "false_alarms": None,
-            "oods": measured,
-            "groups": {},
-        }
+        return row._replace(results=(result | {"accuracy": 0.5, "oods": changed},))
 
-    images = {"images": 20, "of": 10_000, "fingerprint": "some"}
-    return Record(
-        table=table,
-        scale="cpu",
-        scale_words="a toy and 7 minutes for every row",
-        seeds=1,
-        date="2026-11-16T04:59:59+00:00",
-        command=f"oddone bench {table} --data DIR --out DIR --minutes 7",
-        minutes=7.0,
-        machine={"system": "Linux", "processor": "abacus", "threads": 2, "gpu": None},
-        versions={"python": "3.11.7", "oddone": "0.1.0"},
-        data={
-            "training": images | {"classes": list(CIFAR10.classes)},
-            "test": images,
-            "oods": dict.fromkeys(oods, images),
-            "outliers": None,
-        },
+    return replace(
+        record,
         models=(ModelRecord("key of MCL", "MCL", None, {"seed": 0}, 4_321, 7.01),),
-        rows=tuple(
-            RowRecord(row.names, row.model.name, row.how.words, (result(row.names),))
-            for row in TABLES[table].rows
-        ),
-        left_out=(),
+        rows=tuple(map(measured, record.rows)),
     )
 
 
@@ -151,7 +128,7 @@ def test_other_classes_than_the_papers_are_not_compared_with_it() -> None:
     record = made_up("paper-mcl")
     record.data["training"]["classes"] = ["boot", "shirt"]
     assert compare(TASK, record).paper == ("", "")
-    assert "20 images of 2 classes" in page({"record.json": record})
+    assert "50,000 images of 2 classes" in page({"record.json": record})
 
 
 def test_the_summary_names_each_ordering_once_under_what_became_of_it() -> None:
@@ -180,11 +157,11 @@ def test_the_page_tells_how_it_was_measured() -> None:
     record = made_up("paper-mcl")
     text = page({"record.json": record, "other.json": made_up("paper-mcl-metrics")})
     for fact in (
-        "20 images of CIFAR-10",
-        "SVHN (20 of 10,000 images), CIFAR-100 (20 of 10,000 images), textures (20",
-        "**Networks:** a toy and 7 minutes for every row\n",
+        "50,000 images of CIFAR-10",
+        "SVHN (1,000 of 10,000 images), CIFAR-100 (1,000 of 10,000 images), textures (1,000",
+        "**Networks:** a small network\n",
         "**Seeds:** one seed\n",
-        "**Machine:** 2 threads of abacus\n",
+        "**Machine:** 2 threads of Abacus\n",
         "**Dates:** 2026-11-16\n",
         "[record.json](../results/record.json)",
         f"```sh\n{record.command}\n{record.command.replace('mcl', 'mcl-metrics')}\n```",
@@ -206,9 +183,9 @@ def test_the_newest_record_of_each_table_is_shown_in_the_order_of_tables(tmp_pat
         write_record(tmp_path, record)
     write_record(tmp_path, replace(made_up("paper-sei"), scale="paper"))
     assert list(results_page.newest_records(tmp_path).items()) == [
-        ("2026-11-16-045959-bench-paper-main-cpu.json", made_up("paper-main")),
+        ("2026-11-16-010203-bench-paper-main-cpu.json", made_up("paper-main")),
         ("2026-12-01-000000-bench-paper-mcl-cpu.json", later),
-        ("2026-11-16-045959-bench-openood-cpu.json", made_up("openood")),
+        ("2026-11-16-010203-bench-openood-cpu.json", made_up("openood")),
     ]
 
 

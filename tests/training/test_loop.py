@@ -73,12 +73,14 @@ def test_stopped_and_resumed_equals_never_stopped(
 
 def test_halves_come_to_the_same_weights_on_one_thread_and_on_two(tmp_path: Path) -> None:
     before, runs = torch.get_num_threads(), []
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        runs.append(begun(tmp_path / f"{threads}", tiny_settings(steps=4)))
-        train(tiny_source(), runs[-1].settings, runs[-1])
-        assert torch.get_num_threads() == threads
-    torch.set_num_threads(before)
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            runs.append(begun(tmp_path / f"{threads}", tiny_settings(steps=4)))
+            train(tiny_source(), runs[-1].settings, runs[-1])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
     assert_same_weights(*runs)
     assert losses(runs[0]) == losses(runs[1])
 

@@ -283,7 +283,8 @@ class Detector:
     def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
         images = as_tensor(images)
         self.encoder.check(images)
-        batches: tuple[Tensor, ...] = images.split(max(1, self.encoder.images_at_once // 2))
+        at_once = max(1, self.encoder.images_at_once // 2)  # as two are judged side by side
+        batches: tuple[Tensor, ...] = images.split(at_once)
         return batches  # one empty batch where there are no images
 
 
