@@ -19,7 +19,7 @@ from measure import (
     seconds_of,
     write_record,
 )
-from oddone.transforms import Augment, augment
+from oddone.transforms import AugmentSettings, augment
 
 SEED = 0
 SIZE, ROWS, ROUNDS = 32, (512, 2048), 31
@@ -57,7 +57,7 @@ def steps(rows: int) -> dict[str, Callable[[], object]]:
     generator = torch.Generator().manual_seed(SEED)
     images = torch.rand(rows, 3, SIZE, SIZE, generator=generator)
     poses = torch.arange(rows) % 4
-    settings = Augment()
+    settings = AugmentSettings()
     plain = nn.Sequential(*peers(settings))
     peer = kornia.AugmentationSequential(*peers(settings))
     return {
@@ -67,7 +67,7 @@ def steps(rows: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def peers(settings: Augment) -> list[nn.Module]:
+def peers(settings: AugmentSettings) -> list[nn.Module]:
     """Return Kornia's transforms with the same settings."""
     return [
         kornia.RandomHorizontalFlip(p=settings.mirror_probability),

@@ -23,7 +23,7 @@ from oddone.detector import Detector
 from oddone.fusion import average, harmonic, nearest, view_weighted
 from oddone.presets import cpu
 from oddone.training import Report, RunDirectory, TrainedNetwork, load_network, split, train
-from oddone.transforms import eight_turns, four_turns, one_view
+from oddone.transforms import one_view, rotations, rotations_and_mirrors
 
 MOST_ODD = 10_000  # images of an OOD set, the first ones
 
@@ -37,11 +37,11 @@ def main(folder: str, ind: str, *oods: str) -> None:
     table = []
     for views, fusions in (
         (one_view, (average,)),
-        (four_turns, (harmonic,)),
-        (eight_turns, (average, nearest, view_weighted, harmonic)),
+        (rotations, (harmonic,)),
+        (rotations_and_mirrors, (average, nearest, view_weighted, harmonic)),
     ):
-        only = split(source, trained.settings).training
-        detector = Detector.fit(trained, source, only=only, views=views)
+        indices = split(source, trained.settings).training
+        detector = Detector.fit(trained, source, indices=indices, views=views)
         measured = {name: detector._measured(images) for name, images in odd.items()}
         measured_test = detector._measured(test.images)
         for fuse in fusions:

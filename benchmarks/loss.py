@@ -18,7 +18,7 @@ from measure import (
     seconds_of,
     write_record,
 )
-from oddone.losses import MCL, mcl_loss, supcon_loss
+from oddone.losses import MCLSettings, mcl_loss, supcon_loss
 
 SEED = 0
 CLASSES, POSES, DIM, TEMPERATURE = 10, 4, 128, 0.2
@@ -91,7 +91,7 @@ def steps() -> dict[str, Callable[[], None]]:
 
         return forward_and_backward
 
-    def mcl(settings: MCL) -> Callable[[], None]:
+    def mcl(settings: MCLSettings) -> Callable[[], None]:
         return step(
             lambda: (
                 mcl_loss(embeddings, labels, poses, parents, settings, generator=generator).total
@@ -99,9 +99,9 @@ def steps() -> dict[str, Callable[[], None]]:
         )
 
     return {
-        "mcl_loss": mcl(MCL()),
-        "mcl_loss, softmax": mcl(MCL(denominator="softmax")),
-        "mcl_loss, sampled": mcl(MCL(attraction="sampled")),
+        "mcl_loss": mcl(MCLSettings()),
+        "mcl_loss, softmax": mcl(MCLSettings(denominator="softmax")),
+        "mcl_loss, sampled": mcl(MCLSettings(attraction="sampled")),
         "supcon_loss": step(lambda: supcon_loss(embeddings, joint, parents, TEMPERATURE)),
         PEER_NAME: step(lambda: peer(embeddings, joint)),
     }

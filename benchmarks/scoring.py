@@ -18,9 +18,9 @@ import torch
 from measure import compare, print_comparisons, seconds_of, write_record
 from oddone.data import load
 from oddone.detector import Detector, detector_of_run
+from oddone.device import keep_freed_memory
 from oddone.presets import smoke
 from oddone.training import RunDirectory, train
-from oddone.training.allocator import keep_freed_memory
 
 ENCODERS = {"resnet10-w16": 512, "resnet10-w32": 512, "resnet18": 64}  # and how many images
 ROUNDS = 15

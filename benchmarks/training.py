@@ -22,8 +22,8 @@ import torch
 
 from measure import compare, print_comparisons, print_profile, profile_of, seconds_of, write_record
 from oddone.data import load
+from oddone.device import keep_freed_memory
 from oddone.presets import cpu
-from oddone.training.allocator import keep_freed_memory
 from oddone.training.batches import coloured
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory

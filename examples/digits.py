@@ -20,9 +20,9 @@ def main() -> None:
     images = pixels.float().reshape(-1, 8, 8) / 16
     known, held_out = digits < CLASSES, torch.arange(len(images)) % 3 == 0
 
-    learned = known & ~held_out
-    rows, poses = in_all_poses(images[learned])
-    labels = digits[learned].repeat(POSES)
+    statistics = known & ~held_out
+    rows, poses = in_all_poses(images[statistics])
+    labels = digits[statistics].repeat(POSES)
     encoder = train(rows, labels, poses)
 
     moments = oddone.Moments.of(embed(encoder, rows), poses * CLASSES + labels, CLASSES * POSES)
@@ -52,7 +52,7 @@ def train(rows: Tensor, labels: Tensor, poses: Tensor) -> nn.Module:
         parents = torch.randperm(len(rows))[:BATCH].repeat(2)
         views = rows[parents] + 0.25 * torch.randn(len(parents), 8, 8)
         loss = oddone.mcl_loss(
-            encoder(views), labels[parents], poses[parents], parents, oddone.MCL()
+            encoder(views), labels[parents], poses[parents], parents, oddone.MCLSettings()
         )
         optimizer.zero_grad()
         loss.total.backward()

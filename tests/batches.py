@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 
-class Batch(NamedTuple):
+class LossBatch(NamedTuple):
     embeddings: Tensor
     labels: Tensor
     poses: Tensor
     parents: Tensor
 
-    def take(self, rows: Tensor) -> "Batch":
-        return Batch(*(tensor[rows] for tensor in self))
+    def take(self, rows: Tensor) -> "LossBatch":
+        return LossBatch(*(tensor[rows] for tensor in self))
 
 
 def make_batch(
@@ -26,7 +26,7 @@ def make_batch(
     dim: int = 5,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
-) -> Batch:
+) -> LossBatch:
     """Return `parents` posed images with so many views each, in a shuffled order."""
     generator = torch.Generator().manual_seed(seed)
     # Odd ids, so that nothing relies on 0, 1, 2, ...
@@ -35,7 +35,7 @@ def make_batch(
     parent = torch.arange(parents) * 3 + 100
     order = torch.randperm(parents * views, generator=generator)
     embeddings = torch.randn(parents * views, dim, dtype=torch.float64, generator=generator)
-    return Batch(
+    return LossBatch(
         embeddings.to(dtype),
         label.repeat(views)[order],
         pose.repeat(views)[order],
@@ -44,7 +44,7 @@ def make_batch(
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> Batch:
+def batches(draw: st.DrawFn) -> LossBatch:
     """Any batch: one class or many, one to four views a parent, parents without a partner."""
     batch = make_batch(
         parents=draw(st.integers(1, 9)),

@@ -6,7 +6,7 @@ import numpy as np
 
 from oddone.data import ImageSet
 from oddone.presets import smoke
-from oddone.training import Training
+from oddone.training import TrainSettings
 
 
 def tiny_source(images: int = 48, classes: int = 3, size: int = 16, seed: int = 0) -> ImageSet:
@@ -21,7 +21,7 @@ def tiny_source(images: int = 48, classes: int = 3, size: int = 16, seed: int = 
     return ImageSet(pixels.astype(np.uint8), labels.astype(np.int64), names, paths, f"tiny{seed}")
 
 
-def tiny_settings(**changes: object) -> Training:
+def tiny_settings(**changes: object) -> TrainSettings:
     """Return the smoke preset, smaller still."""
     settings = replace(smoke(), steps=6, seed=3, held_out=0.0, checkpoint_seconds=0.0)
     settings = replace(

@@ -16,12 +16,12 @@ from oddone.errors import DataError, DataWarning, SettingsError
 from oddone.evaluation import (
     Evaluation,
     accuracy_where_labelled,
-    against,
     as_json,
     as_openood_csv,
     evaluate,
-    judge,
+    evaluate_scores,
     labels_by_name,
+    ood_metrics,
 )
 from oddone.training import RunDirectory, load_network, train
 from runs import tiny_settings, tiny_source
@@ -36,7 +36,7 @@ scores = st.lists(st.sampled_from([-1.5, 0.0, 0.1, 3.0]), min_size=1, max_size=3
 def test_every_metric_gets_the_two_sides_in_the_right_order(
     ind: list[float], ood: list[float]
 ) -> None:
-    ours = against(ind, ood)
+    ours = ood_metrics(ind, ood)
     assert ours._asdict() == pytest.approx(
         {
             "auroc": oracles.auroc(ind, ood),
@@ -50,7 +50,7 @@ def test_every_metric_gets_the_two_sides_in_the_right_order(
 
 def three_sets(threshold: float | None = 2.5) -> Evaluation:
     """Return the evaluation of scores 0..3 against OOD sets that are easy, hard and in between."""
-    return judge(
+    return evaluate_scores(
         torch.arange(4.0),
         {
             "easy": torch.tensor([7.0, 8.0]),
@@ -66,7 +66,7 @@ def three_sets(threshold: float | None = 2.5) -> Evaluation:
 def test_flagged_images_are_those_above_the_threshold() -> None:
     evaluation = three_sets()
     assert (evaluation.images, evaluation.false_alarms) == (4, 1 / 4)
-    assert {name: ood.caught for name, ood in evaluation.oods.items()} == {
+    assert {name: ood.detected for name, ood in evaluation.oods.items()} == {
         "easy": 1,
         "hard": 0,
         "middling": 2 / 4,  # the score 2.5 is not above 2.5
@@ -76,8 +76,8 @@ def test_flagged_images_are_those_above_the_threshold() -> None:
 def test_without_a_threshold_no_share_is_flagged() -> None:
     evaluation = three_sets(threshold=None)
     assert evaluation.false_alarms is None
-    assert all(ood.caught is None for ood in evaluation.oods.values())
-    assert all(group.caught is None for group in evaluation.groups.values())
+    assert all(ood.detected is None for ood in evaluation.oods.values())
+    assert all(group.detected is None for group in evaluation.groups.values())
     assert evaluation.oods["easy"].metrics == three_sets().oods["easy"].metrics
 
 
@@ -89,7 +89,7 @@ def test_in_a_group_every_set_counts_the_same_however_large() -> None:
         evaluation.oods["hard"],
     )
     assert near.members == ("middling", "hard")
-    assert near.caught == 1 / 4
+    assert near.detected == 1 / 4
     for mean, one, other in zip(near.metrics, middling.metrics, hard.metrics, strict=True):
         assert mean == pytest.approx((one + other) / 2)
     assert evaluation.groups["far"].metrics == evaluation.oods["easy"].metrics
@@ -97,21 +97,23 @@ def test_in_a_group_every_set_counts_the_same_however_large() -> None:
 
 def test_a_set_that_is_named_twice_counts_once() -> None:
     odd = {"a": torch.tensor([2.0]), "b": torch.tensor([0.0])}
-    ones, twice = (judge(torch.ones(1), odd, groups={"near": members}) for members in ("ab", "aab"))
+    ones, twice = (
+        evaluate_scores(torch.ones(1), odd, groups={"near": members}) for members in ("ab", "aab")
+    )
     assert ones.groups == twice.groups
 
 
 def test_no_ood_set_leaves_the_accuracy_and_the_false_alarms() -> None:
-    assert judge(torch.arange(4.0), {}, accuracy=0.5, threshold=0.0) == Evaluation(
+    assert evaluate_scores(torch.arange(4.0), {}, accuracy=0.5, threshold=0.0) == Evaluation(
         4, 0.5, 3 / 4, {}, {}
     )
 
 
 def test_a_set_without_images_is_named() -> None:
     with pytest.raises(DataError, match="^empty: there are 0 images"):
-        judge(torch.ones(3), {"full": torch.ones(2), "empty": torch.ones(0)})
+        evaluate_scores(torch.ones(3), {"full": torch.ones(2), "empty": torch.ones(0)})
     with pytest.raises(DataError, match="^test images: there are 0 images"):
-        judge(torch.ones(0), {})
+        evaluate_scores(torch.ones(0), {})
 
 
 @pytest.mark.parametrize(
@@ -124,12 +126,12 @@ def test_a_set_without_images_is_named() -> None:
 )
 def test_a_wrong_group_is_refused(groups: dict[str, tuple[str, ...]], message: str) -> None:
     with pytest.raises(SettingsError, match=f"^{message.replace('?', '[?]')}"):
-        judge(torch.ones(1), {"svhn": torch.ones(1)}, groups=groups)
+        evaluate_scores(torch.ones(1), {"svhn": torch.ones(1)}, groups=groups)
 
 
 def test_a_group_without_any_ood_set_is_refused() -> None:
     with pytest.raises(SettingsError, match="the OOD sets are: none"):
-        judge(torch.ones(1), {}, groups={"near": ("svhn",)})
+        evaluate_scores(torch.ones(1), {}, groups={"near": ("svhn",)})
 
 
 # --- Files ------------------------------------------------------------------------------------
@@ -162,14 +164,14 @@ def test_csv_is_what_openood_writes() -> None:
 def test_csv_has_openoods_fpr_with_95_percent_of_ood_caught() -> None:
     """Of 20 OOD images one may slip through; of 4 IND images one is above the others."""
     ind, ood = torch.tensor([0.0, 0.0, 0.0, 5.0]), torch.tensor([-1.0] + [3.0] * 19)
-    (row,) = csv.DictReader(io.StringIO(as_openood_csv(judge(ind, {"odd": ood}))))
+    (row,) = csv.DictReader(io.StringIO(as_openood_csv(evaluate_scores(ind, {"odd": ood}))))
     assert row["FPR@95"] == "25.00"
-    assert against(ind, ood).fpr_at_95_ind == 1
+    assert ood_metrics(ind, ood).fpr_at_95_ind == 1
 
 
 def test_csv_without_groups_and_accuracy_has_the_sets_and_a_gap() -> None:
     odd = {"b": torch.ones(1), "a, quoted": torch.ones(1)}
-    rows = list(csv.DictReader(io.StringIO(as_openood_csv(judge(torch.zeros(1), odd)))))
+    rows = list(csv.DictReader(io.StringIO(as_openood_csv(evaluate_scores(torch.zeros(1), odd)))))
     assert [row["dataset"] for row in rows] == ["b", "a, quoted"]
     assert [row["ACC"] for row in rows] == ["", ""]
 
@@ -232,7 +234,7 @@ def test_evaluating_is_judging_what_the_detector_says(detector: Detector) -> Non
     known, odd = tiny_source(images=30, seed=2), noise(7)
     evaluation = evaluate(detector, known, {"noise": odd}, groups={"far": ["noise"]})
     ind, ood = detector(known.images), detector(odd.images)
-    assert evaluation == judge(
+    assert evaluation == evaluate_scores(
         ind.scores,
         {"noise": ood.scores},
         accuracy=(ind.labels.numpy() == known.labels).mean(),
@@ -240,14 +242,14 @@ def test_evaluating_is_judging_what_the_detector_says(detector: Detector) -> Non
         groups={"far": ["noise"]},
     )
     assert evaluation.false_alarms == ind.anomalous.double().mean()
-    assert evaluation.oods["noise"].caught == ood.anomalous.double().mean()
+    assert evaluation.oods["noise"].detected == ood.anomalous.double().mean()
 
 
 def test_without_a_calibration_nothing_is_said_about_flags(detector: Detector) -> None:
     uncalibrated = replace(detector, calibration=None)
     evaluation = evaluate(uncalibrated, noise(3), {"noise": noise(4)})
     assert (evaluation.accuracy, evaluation.false_alarms) == (None, None)
-    assert evaluation.oods["noise"].caught is None
+    assert evaluation.oods["noise"].detected is None
 
 
 def test_sources_can_be_named_and_are_resized(detector: Detector, tmp_path: Path) -> None:
@@ -259,7 +261,7 @@ def test_sources_can_be_named_and_are_resized(detector: Detector, tmp_path: Path
 
 
 def test_progress_is_told_by_set(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 8 * 16 * 16 * 4)
+    monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 8 * 16 * 16 * 4)
     told: list[tuple[int, int, str]] = []
     evaluate(detector, noise(10), {"odd": noise(3)}, progress=lambda *step: told.append(step))
     assert told == [

@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         view_weighted as view_weighted,
     )
     from oddone.losses import (
-        MCL as MCL,
         MCLLoss as MCLLoss,
+        MCLSettings as MCLSettings,
         MCLTerms as MCLTerms,
         SimCLRLoss as SimCLRLoss,
         SupConLoss as SupConLoss,
@@ -67,7 +67,7 @@ _PUBLIC = {
     "estimator": ("OddOneClassifier",),
     "fusion": ("Verdicts", "average", "decide", "harmonic", "nearest", "view_weighted"),
     "losses": (
-        "MCL",
+        "MCLSettings",
         "MCLLoss",
         "MCLTerms",
         "SimCLRLoss",

@@ -15,7 +15,7 @@ from oddone.detector import Detector, detector_of_run
 from oddone.errors import DataError, SettingsError
 from oddone.fusion import Verdicts
 from oddone.presets import cpu
-from oddone.training import RunDirectory, Training, train
+from oddone.training import RunDirectory, TrainSettings, train
 
 
 class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        settings: Training | None = None,
+        settings: TrainSettings | None = None,
         false_alarms: float = 0.05,
         odd_label: object = None,
         run: str | Path | None = None,
@@ -101,7 +101,7 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"y has {len(self.classes_)} class only, and a classifier needs two")
         return image_set(pixels, labels, [str(name) for name in self.classes_], "X")
 
-    def _trained(self, source: ImageSet, settings: Training, folder: Path) -> Detector:
+    def _trained(self, source: ImageSet, settings: TrainSettings, folder: Path) -> Detector:
         run = RunDirectory.create(folder, settings, {"data": {"source": "X"}})
         train(source, settings, run)
         detector = detector_of_run(run, source, false_alarms=self.false_alarms)

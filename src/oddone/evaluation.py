@@ -18,10 +18,10 @@ from torch import Tensor
 
 from oddone import metrics
 from oddone.data import ImageSet, load
-from oddone.data.decode import Progress
 from oddone.detector import Detector
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
 from oddone.errors import DataError, DataWarning, SettingsError
+from oddone.progress import Progress
 
 Groups = Mapping[str, Sequence[str]]
 """OOD sets to average over, by the name of the group, such as near and far."""
@@ -45,7 +45,7 @@ class OODResult(NamedTuple):
     """What became of one OOD set."""
 
     images: int
-    caught: float | None
+    detected: float | None
     """The share that is flagged; None without a threshold."""
     metrics: OODMetrics
 
@@ -54,7 +54,7 @@ class GroupResult(NamedTuple):
     """The means over some OOD sets, each of which counts the same."""
 
     members: tuple[str, ...]
-    caught: float | None
+    detected: float | None
     metrics: OODMetrics
 
 
@@ -94,7 +94,7 @@ def evaluate(
             stacklevel=2,
         )
     ind_scores, predicted = _judged(detector, known, "test images", progress)
-    return judge(
+    return evaluate_scores(
         ind_scores,
         {name: _judged(detector, ood, name, progress)[0] for name, ood in odd.items()},
         accuracy=accuracy_where_labelled(predicted, labels),
@@ -103,7 +103,7 @@ def evaluate(
     )
 
 
-def judge(
+def evaluate_scores(
     ind_scores: Float[Tensor, " images"],
     ood_scores: Mapping[str, Float[Tensor, " _"]],
     *,
@@ -120,7 +120,9 @@ def judge(
         if len(scores) == 0:
             raise DataError(f"{name}: there are 0 images to judge; add some or leave the set out")
     oods = {
-        name: OODResult(len(scores), _share_above(threshold, scores), against(ind_scores, scores))
+        name: OODResult(
+            len(scores), _share_above(threshold, scores), ood_metrics(ind_scores, scores)
+        )
         for name, scores in ood_scores.items()
     }
     return Evaluation(
@@ -132,7 +134,7 @@ def judge(
     )
 
 
-def against(ind_scores: metrics.Numbers, ood_scores: metrics.Numbers) -> OODMetrics:
+def ood_metrics(ind_scores: metrics.Numbers, ood_scores: metrics.Numbers) -> OODMetrics:
     """Return how well the scores tell OOD from IND images, by every metric."""
     return OODMetrics(
         auroc=metrics.auroc(ind_scores, ood_scores),
@@ -189,13 +191,13 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
         "accuracy": evaluation.accuracy,
         "false_alarms": evaluation.false_alarms,
         "oods": {
-            name: {"images": ood.images, "caught": ood.caught, **ood.metrics._asdict()}
+            name: {"images": ood.images, "caught": ood.detected, **ood.metrics._asdict()}
             for name, ood in evaluation.oods.items()
         },
         "groups": {
             name: {
                 "members": list(group.members),
-                "caught": group.caught,
+                "caught": group.detected,
                 **group.metrics._asdict(),
             }
             for name, group in evaluation.groups.items()
@@ -253,6 +255,6 @@ def _share_above(threshold: float | None, scores: Float[Tensor, " _"]) -> float 
 def _mean(members: Sequence[str], oods: Mapping[str, OODResult]) -> GroupResult:
     distinct = tuple(dict.fromkeys(members))
     results = [oods[name] for name in distinct]
-    shares = [result.caught for result in results if result.caught is not None]
+    shares = [result.detected for result in results if result.detected is not None]
     means = np.mean([result.metrics for result in results], axis=0).tolist()
     return GroupResult(distinct, float(np.mean(shares)) if shares else None, OODMetrics(*means))

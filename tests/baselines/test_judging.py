@@ -68,7 +68,7 @@ def test_an_image_is_judged_the_same_in_any_company(
     images = np.concatenate([normal(10, seed=2).images, odd(7)])
     together = judge(images)
     # Eight views of two images make a batch, and a gradient is taken of one at a time.
-    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 16 * SIZE**2)
+    monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 16 * SIZE**2)
     in_small_batches = method(sighted(), normal())(images[::-1])
     torch.testing.assert_close(
         in_small_batches.scores.flip(0), together.scores, rtol=1e-5, atol=1e-5
@@ -136,9 +136,9 @@ def test_methods_that_learn_refuse_what_they_cannot_learn_from(learn: Method) ->
     with pytest.raises(DataError, match="60 of 60 images have no label"):
         learn(trained, replace(source, labels=source.labels - 10))
     with pytest.raises(DataError, match="0 images are too few"):
-        learn(trained, source, only=np.arange(0))  # type: ignore[call-arg]
+        learn(trained, source, indices=np.arange(0))  # type: ignore[call-arg]
     with pytest.raises(SettingsError, match="only holds 60, and the 60 images"):
-        learn(trained, source, only=np.array([60]))  # type: ignore[call-arg]
+        learn(trained, source, indices=np.array([60]))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("learn", [mahalanobis, nearest_neighbours])
@@ -147,7 +147,7 @@ def test_methods_learn_from_the_images_they_are_given_only(learn: Method) -> Non
     half = np.arange(60)
     spoilt = replace(source, images=source.images.copy())
     spoilt.images[60:] = 255
-    a, b = (learn(trained, given, only=half)(odd()) for given in (source, spoilt))  # type: ignore[call-arg]
+    a, b = (learn(trained, given, indices=half)(odd()) for given in (source, spoilt))  # type: ignore[call-arg]
     assert torch.equal(a.scores, b.scores)
 
 

@@ -11,7 +11,7 @@ import oracles
 from oddone.baselines import mahalanobis
 from oddone.baselines.mahalanobis import Layers, layer_features
 from oddone.data import ImageSet
-from oddone.detector import ViewEncoder
+from oddone.detector import ViewEmbedder
 from oddone.encoders import small_resnet
 from oddone.errors import DataError, SettingsError
 from oddone.training import TrainedNetwork
@@ -110,7 +110,7 @@ def test_the_perturbation_is_the_step_of_lee_et_al() -> None:
 
 
 def test_in_every_layer_images_move_towards_their_nearest_class() -> None:
-    encoder, source = ViewEncoder(resnet(), one_view, "features"), tiny_source()
+    encoder, source = ViewEmbedder(resnet(), one_view, "features"), tiny_source()
     gaussians = MODULE._fitted(encoder, source, np.arange(len(source)))
     still, moved = (Layers(encoder, gaussians, magnitude) for magnitude in (0.0, 1e-3))
     rows = still.rows(torch.from_numpy(source.images))

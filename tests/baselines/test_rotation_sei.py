@@ -8,7 +8,7 @@ from toys import LOUD, normal, odd, quadrants, sighted, trained_with
 
 from oddone.baselines import rotation, rotation_sei
 from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, eight_turns, four_turns
+from oddone.transforms import MakeViews, rotations, rotations_and_mirrors
 
 
 def logits_of_view(trained: TrainedNetwork, image: np.ndarray) -> tuple[list[float], list[float]]:
@@ -23,13 +23,13 @@ def logits_of_view(trained: TrainedNetwork, image: np.ndarray) -> tuple[list[flo
         ].tolist()
 
 
-@pytest.mark.parametrize("views", [four_turns, eight_turns])
+@pytest.mark.parametrize("views", [rotations, rotations_and_mirrors])
 def test_the_score_is_that_of_the_mean_log_probabilities(views: MakeViews) -> None:
     trained = trained_with(quadrants())  # random layers, so that every view says something else
     images = odd(4)
     expected, labels = [], []
     for image in images:
-        sources = [image] if views is four_turns else [image, image[:, :, ::-1]]
+        sources = [image] if views is rotations else [image, image[:, :, ::-1]]
         shown = [(np.rot90(s, pose, axes=(1, 2)), pose) for s in sources for pose in range(4)]
         class_logits, turn_logits = zip(
             *(logits_of_view(trained, v) for v, _ in shown), strict=True
@@ -47,7 +47,7 @@ def test_the_score_is_that_of_the_mean_log_probabilities(views: MakeViews) -> No
 
 
 def test_where_all_turns_look_alike_to_the_classifier_four_of_them_are_plain_rotation() -> None:
-    plain, ensemble = rotation(sighted()), rotation_sei(sighted(), four_turns)
+    plain, ensemble = rotation(sighted()), rotation_sei(sighted(), rotations)
     for images in (normal().images, odd()):
         torch.testing.assert_close(
             ensemble(images).scores, plain(images).scores, rtol=1e-5, atol=1e-5

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from oddone.data import ImageSet
 from oddone.encoders import Encoder, projection_head
-from oddone.training import TrainedNetwork, Training
+from oddone.training import TrainedNetwork, TrainSettings
 from oddone.training.objective import Network
 from runs import tiny_settings
 
@@ -30,7 +30,7 @@ def trained_with(
     body: nn.Module, *, size: int = SIZE, classes: tuple[str, ...] = COLOURS, **changes: object
 ) -> TrainedNetwork:
     """Return a network with this body and random layers on top, in evaluation mode."""
-    settings: Training = replace(
+    settings: TrainSettings = replace(
         tiny_settings(), objective="cross-entropy", rotations="task", **changes
     )  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from oddone.bench import TABLES, Bench, Record, Scale, Sets, sample
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
-from oddone.training import Outcome, RunDirectory, TrainedNetwork, Training, train
+from oddone.training import Outcome, RunDirectory, TrainedNetwork, TrainSettings, train
 from runs import tiny_settings, tiny_source
 
 TRAINING = 60  # nearest neighbours ask for 50
@@ -51,7 +51,7 @@ class Counting:
     def __call__(
         self,
         source: ImageSet,
-        settings: Training,
+        settings: TrainSettings,
         run: RunDirectory,
         /,
         *,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from benches import Counting, Toys, known, odd, toy_bench, toy_record, toy_scale, toy_sets
 
-from oddone.bench import TABLES, Bench, Sets, Stopped, Table, models, sample
-from oddone.bench.models import Plan, plan
+from oddone.bench import TABLES, Bench, Sets, Stopped, Table, recipes, sample
+from oddone.bench.recipes import Plan, plan
 from oddone.errors import DataError, SettingsError
 from oddone.training import load_network
 
@@ -67,13 +67,13 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(stopping.trained) == 3
     assert going_on.trained[0] == stopping.trained[-1]
     assert len(going_on.trained) == 2
-    assert [model.steps for model in filled.models] == [2] * 4
+    assert [model.steps for model in filled.recipes] == [2] * 4
 
 
 def test_a_folder_that_a_crash_left_half_made_is_made_anew(tmp_path: Path) -> None:
     table = of_rows(TABLES["paper-mcl"], "Baseline (w/o NT-Xent)")
     bench = toy_bench(tmp_path, Counting())
-    run = bench.run_of(plan(models.CROSS_ENTROPY, bench.scale, 0))
+    run = bench.run_of(plan(recipes.CROSS_ENTROPY, bench.scale, 0))
     run.checkpoints.mkdir(parents=True)
     (run.path / "provenance.json").write_text("{}")
     assert len(bench.fill(table).rows) == 1
@@ -88,7 +88,7 @@ def test_fine_tuning_begins_with_the_network_before(toys: Toys) -> None:
     )
     bench = replace(bench, scale=replace(scale, after=still))
     bench.fill(of_rows(TABLES["paper-mcl"], "SimCLR (CE fine-tuned)"))
-    wanted = plan(models.SIMCLR_FINE_TUNED, bench.scale, 0)
+    wanted = plan(recipes.SIMCLR_FINE_TUNED, bench.scale, 0)
     assert wanted.start is not None
     before, after = (
         load_network(bench.run_of(each).encoder).network.encoder for each in (wanted.start, wanted)
@@ -99,11 +99,11 @@ def test_fine_tuning_begins_with_the_network_before(toys: Toys) -> None:
 
 def test_what_decides_what_a_network_learns_decides_its_name(toys: Toys) -> None:
     bench = toys.bench
-    wanted = plan(models.SIMCLR_FINE_TUNED, bench.scale, 0)
-    exposed = plan(models.OUTLIER_EXPOSURE, bench.scale, 0)
+    wanted = plan(recipes.SIMCLR_FINE_TUNED, bench.scale, 0)
+    exposed = plan(recipes.OUTLIER_EXPOSURE, bench.scale, 0)
     other_data = replace(bench, sets=replace(bench.sets, training=known(60, seed=7)))
     other_outliers = replace(bench, sets=replace(bench.sets, outliers=odd(12, seed=98)))
-    assert bench.key(wanted) != bench.key(plan(models.SIMCLR_FINE_TUNED, bench.scale, 1))
+    assert bench.key(wanted) != bench.key(plan(recipes.SIMCLR_FINE_TUNED, bench.scale, 1))
     assert bench.key(wanted) != bench.key(wanted._replace(start=None))
     assert bench.key(wanted) != other_data.key(wanted)
     assert bench.key(wanted) == other_outliers.key(wanted)
@@ -154,7 +154,7 @@ def test_seeds_train_networks_of_their_own(tmp_path: Path) -> None:
     train = Counting()
     filled = toy_bench(tmp_path, train).fill(of_rows(TABLES["openood"], "MSP", "Energy"), seeds=2)
     assert len(train.trained) == 2
-    assert [model.settings["seed"] for model in filled.models] == [0, 1]
+    assert [model.settings["seed"] for model in filled.recipes] == [0, 1]
     first, second = filled.rows[1].results
     assert first != second
 

@@ -22,10 +22,10 @@ def run_oddone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["oddone", *words])
-        with pytest.raises(SystemExit) as caught:
+        with pytest.raises(SystemExit) as detected:
             main()
         printed, complained = capsys.readouterr()
-        code = caught.value.code
+        code = detected.value.code
         assert isinstance(code, int)
         return code, printed, complained
 
@@ -38,7 +38,7 @@ def uncalibrated(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     source, settings = tiny_source(images=192), tiny_settings()
     run = RunDirectory.create(tmp_path_factory.mktemp("tiny") / "run", settings, {})
     train(source, settings, run)
-    return Detector.fit(load_network(run.encoder), source, only=np.arange(96))
+    return Detector.fit(load_network(run.encoder), source, indices=np.arange(96))
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def detector_file(uncalibrated: Detector, tmp_path_factory: pytest.TempPathFacto
     """Return the file of that detector, calibrated to flag a tenth of the normal images."""
     path = tmp_path_factory.mktemp("calibrated") / "detector.oddone"
     source = tiny_source(images=192)
-    uncalibrated.calibrate(source, false_alarms=0.1, only=np.arange(96, 192)).save(path)
+    uncalibrated.calibrate(source, false_alarms=0.1, indices=np.arange(96, 192)).save(path)
     return path
 
 

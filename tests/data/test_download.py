@@ -182,10 +182,10 @@ def test_a_refused_connection_says_which_file_to_put_where(
     host: Host, official: OfficialFile, tmp_path: Path
 ) -> None:
     host.server_close()
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as detected:
         fetch(official, tmp_path)
     for fact in ("pictures.tar.gz", official.url, MD5, str(tmp_path), "refused"):
-        assert fact in str(caught.value)
+        assert fact in str(detected.value)
 
 
 def test_a_file_that_the_host_does_not_have_is_to_be_put_there_by_hand(

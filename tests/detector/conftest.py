@@ -39,6 +39,6 @@ def detector(trained: TrainedNetwork, source: ImageSet) -> Detector:
     """Return a detector that was fitted on the first 60 images and calibrated on the rest."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        return Detector.fit(trained, source, only=FITTED).calibrate(
-            source, false_alarms=0.1, only=HELD_OUT
+        return Detector.fit(trained, source, indices=FITTED).calibrate(
+            source, false_alarms=0.1, indices=HELD_OUT
         )

@@ -24,7 +24,7 @@ from oddone.errors import ArtifactError, SettingsError
 from oddone.fusion import FUSIONS, harmonic, nearest
 from oddone.training import RunDirectory, TrainedNetwork, load_network
 from oddone.training.loop import build_network
-from oddone.transforms import MakeViews, Views, eight_turns, four_turns, one_view
+from oddone.transforms import MakeViews, Views, one_view, rotations, rotations_and_mirrors
 from runs import tiny_settings
 
 Header = dict[str, Any]
@@ -82,7 +82,7 @@ def test_a_detector_comes_back_as_it_was(detector: Detector, file: Path, source:
 
 @pytest.mark.parametrize(
     ("views", "space", "fuse", "names"),
-    [(one_view, "head", "average", "nearest"), (four_turns, "features", "nearest", "linear")],
+    [(one_view, "head", "average", "nearest"), (rotations, "features", "nearest", "linear")],
 )
 def test_every_choice_comes_back(
     trained: TrainedNetwork,
@@ -107,7 +107,7 @@ def test_every_choice_comes_back(
     assert_same_verdicts(loaded, detector, source.images)
     assert loaded.encoder.views is views
     assert loaded.fuse is FUSIONS[fuse]
-    assert (loaded.naming is None) == (names == "nearest")
+    assert (loaded.probe is None) == (names == "nearest")
     assert loaded.calibration is None
     assert loaded.provenance == {}
 
@@ -128,7 +128,7 @@ def test_a_loaded_detector_is_calibrated_and_saved_like_any_other(
     assert header_of(tmp_path / "again.oddone") == header_of(file)  # the digest among all else
     path = tmp_path / "detector.oddone"
     path.write_bytes(file.read_bytes())
-    stricter = Detector.load(path).calibrate(source, false_alarms=0.3, only=HELD_OUT)
+    stricter = Detector.load(path).calibrate(source, false_alarms=0.3, indices=HELD_OUT)
     stricter.save(path)
     assert Detector.load(path).threshold == stricter.threshold < loaded.threshold
 
@@ -138,7 +138,11 @@ def test_the_file_says_what_it_is_and_anyone_can_read_it(file: Path) -> None:
     assert (about["kind"], about["format"], about["oddone"]) == ("detector", FORMAT, __version__)
     assert about["classes"] == ["class 0", "class 1", "class 2"]
     assert about["settings"]["model"]["encoder"] == "resnet10-w16"
-    assert (about["views"], about["space"], about["fuse"]) == ("eight_turns", "head", "harmonic")
+    assert (about["views"], about["space"], about["fuse"]) == (
+        "rotations_and_mirrors",
+        "head",
+        "harmonic",
+    )
     with safe_open(file, framework="pt") as content:
         assert {"gaussians.mean", "references.labels", "calibration.scores"} < set(content.keys())
 
@@ -147,7 +151,7 @@ def test_the_file_says_what_it_is_and_anyone_can_read_it(file: Path) -> None:
 
 
 def own_views(images: Tensor) -> Views:
-    return eight_turns(images)
+    return rotations_and_mirrors(images)
 
 
 def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(
@@ -412,10 +416,10 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
 def test_contents_that_do_not_fit_together_are_refused(
     file: Path, change: Callable[[Header, Tensors], None], message: str
 ) -> None:
-    with pytest.raises(ArtifactError, match=message) as caught:
+    with pytest.raises(ArtifactError, match=message) as detected:
         Detector.load(forge(file, change))
-    assert str(caught.value).count("\n") == 0
-    assert "forged.oddone" in str(caught.value)
+    assert str(detected.value).count("\n") == 0
+    assert "forged.oddone" in str(detected.value)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from oddone.detector import Detector, Space
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
 from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, eight_turns, four_turns, one_view
+from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
 from runs import tiny_settings
 
 # The views of an image, as (is it mirrored, by how many quarters is it turned).
 VIEWS_OF = {
     one_view: [(False, 0)],
-    four_turns: [(False, pose) for pose in range(4)],
-    eight_turns: [(mirrored, pose) for mirrored in (False, True) for pose in range(4)],
+    rotations: [(False, pose) for pose in range(4)],
+    rotations_and_mirrors: [(mirrored, pose) for mirrored in (False, True) for pose in range(4)],
 }
 
 
@@ -62,9 +62,9 @@ def fit_slowly(
     ("views", "space", "shrinkage"),
     [
         (one_view, "head", "oas"),
-        (four_turns, "head", "oas"),
-        (eight_turns, "head", 0.0),
-        (eight_turns, "features", "oas"),
+        (rotations, "head", "oas"),
+        (rotations_and_mirrors, "head", 0.0),
+        (rotations_and_mirrors, "features", "oas"),
     ],
 )
 def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
@@ -100,18 +100,18 @@ def fused_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, "
 
 def named_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, " classes"]:
     """Return the product of what the views say of each class, one after the other."""
-    assert detector.naming is not None
+    assert detector.probe is not None
     product = np.ones(3)
     for view in VIEWS_OF[detector.encoder.views]:
         features = embed_slowly(detector.encoder.trained, image, view, "features")
-        logits = detector.naming.weight[view[1]].numpy() @ features
-        odds = np.exp(logits + detector.naming.bias[view[1]].numpy())
+        logits = detector.probe.weight[view[1]].numpy() @ features
+        odds = np.exp(logits + detector.probe.bias[view[1]].numpy())
         product *= odds / odds.sum()
     return product
 
 
 @pytest.mark.parametrize("fuse", [harmonic, nearest])
-@pytest.mark.parametrize("views", [one_view, four_turns, eight_turns])
+@pytest.mark.parametrize("views", [one_view, rotations, rotations_and_mirrors])
 def test_verdicts_are_those_made_by_hand(
     trained: TrainedNetwork,
     source: ImageSet,
@@ -172,7 +172,7 @@ def test_neither_batches_nor_their_order_matter(
     pixels_of_an_image = 8 * 16 * 16
     for images_at_once in (1, 7):
         monkeypatch.setattr(
-            "oddone.detector.view_encoder.PIXELS_AT_ONCE", images_at_once * pixels_of_an_image
+            "oddone.detector.view_embedder.PIXELS_AT_ONCE", images_at_once * pixels_of_an_image
         )
         assert detector.encoder.images_at_once == images_at_once
         torch.testing.assert_close(detector(images).distances, whole.distances, rtol=1e-4, atol=0)
@@ -182,7 +182,7 @@ def test_fitting_in_parts_equals_fitting_at_once(
     trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Detector.fit(trained, source)
-    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 5 * 8 * 16 * 16)
+    monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 5 * 8 * 16 * 16)
     monkeypatch.setattr("oddone.detector.fitting.IMAGES_PER_MOMENTS", 17)
     told: list[tuple[int, int, str]] = []
     parts = Detector.fit(trained, source, progress=lambda *news: told.append(news))
@@ -197,7 +197,7 @@ def test_fitting_in_parts_equals_fitting_at_once(
 def test_a_network_in_batches_too_large_for_memory_sees_one_image_at_a_time(
     detector: Detector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oddone.detector.view_encoder.PIXELS_AT_ONCE", 1)
+    monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 1)
     assert detector.encoder.images_at_once == 1
 
 
@@ -205,7 +205,7 @@ def test_only_some_images_are_the_same_as_a_source_of_those(
     trained: TrainedNetwork, source: ImageSet
 ) -> None:
     some = np.array([5, 3, 40, 41, 42, 60, 61, 62, 7, 8, 9, 10])
-    ours = Detector.fit(trained, source, only=some)
+    ours = Detector.fit(trained, source, indices=some)
     theirs = Detector.fit(trained, subset(source, some))
     assert torch.equal(ours.gaussians.mean, theirs.gaussians.mean)
     assert torch.equal(ours.gaussians.whitening, theirs.gaussians.whitening)
@@ -224,9 +224,9 @@ def test_numbers_of_images_that_are_not_there_are_refused(
         (source.labels == 0, "only holds bool; pass the numbers"),
     ):
         with pytest.raises(SettingsError, match=message):
-            Detector.fit(detector.encoder.trained, source, only=numbers)
+            Detector.fit(detector.encoder.trained, source, indices=numbers)
         with pytest.raises(SettingsError, match=message):
-            detector.calibrate(source, only=numbers)
+            detector.calibrate(source, indices=numbers)
 
 
 def test_what_is_remembered_belongs_together(
@@ -236,7 +236,7 @@ def test_what_is_remembered_belongs_together(
     monkeypatch.setattr("oddone.detector.fitting.MOST_REFERENCES", 20)
     monkeypatch.setattr("oddone.detector.fitting.IMAGES_PER_MOMENTS", 13)
     twice = np.random.default_rng(0).permutation(np.repeat(FITTED, 2))
-    references = Detector.fit(trained, source, only=twice).references
+    references = Detector.fit(trained, source, indices=twice).references
     assert len(references) == 20
     assert references.labels.bincount().tolist() in ([7, 7, 6], [7, 6, 7], [6, 7, 7])
     for embedding, label, path in zip(
@@ -307,7 +307,7 @@ def test_turns_that_the_encoder_was_not_taught_are_warned_of(
 ) -> None:
     untaught = replace(trained, settings=tiny_settings(rotations=rotations))
     with pytest.warns(SettingsWarning, match=f"rotations='{rotations}'.* views=four_turns"):
-        Detector.fit(untaught, source, views=four_turns)
+        Detector.fit(untaught, source, views=rotations)
     Detector.fit(untaught, source, views=one_view)
 
 
@@ -366,17 +366,17 @@ def test_images_without_labels_or_without_company_are_refused(
     with pytest.raises(DataError, match="32 of 96 images have no label of the 3 classes"):
         Detector.fit(trained, half)
     with pytest.raises(DataError, match="0 images are too few"):
-        Detector.fit(trained, source, only=np.arange(0))
+        Detector.fit(trained, source, indices=np.arange(0))
     with pytest.raises(DataError, match="group 'class 1' has 1 image and a Gaussian needs"):
-        Detector.fit(trained, source, only=np.array([0, 3, 1, 2, 5]), views=four_turns)
+        Detector.fit(trained, source, indices=np.array([0, 3, 1, 2, 5]), views=rotations)
     with pytest.raises(DataError, match="0 were given"):
-        Detector.fit(trained, source).calibrate(source, only=np.arange(0))
+        Detector.fit(trained, source).calibrate(source, indices=np.arange(0))
 
 
 def test_calibrating_tells_how_far_it_is(detector: Detector, source: ImageSet) -> None:
     told: list[tuple[int, int, str]] = []
     detector.calibrate(
-        source, false_alarms=0.3, only=HELD_OUT, progress=lambda *news: told.append(news)
+        source, false_alarms=0.3, indices=HELD_OUT, progress=lambda *news: told.append(news)
     )
     assert told == [(36, 36, "calibrating")]
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from batches import Batch, batches, make_batch
+from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError
 from oddone.losses import count_unpaired
 from oddone.losses.masks import (
@@ -29,14 +29,14 @@ def test_share_gives_equal_weights_and_leaves_an_empty_row_at_zero() -> None:
 
 
 @given(batches())
-def test_joint_ids_are_equal_just_where_label_and_pose_are(batch: Batch) -> None:
+def test_joint_ids_are_equal_just_where_label_and_pose_are(batch: LossBatch) -> None:
     ids = joint(batch.labels, batch.poses)
     expected = (batch.labels[:, None] == batch.labels) & (batch.poses[:, None] == batch.poses)
     assert torch.equal(ids[:, None] == ids, expected)
 
 
 @given(batches())
-def test_unpaired_rows_are_those_whose_masks_are_empty(batch: Batch) -> None:
+def test_unpaired_rows_are_those_whose_masks_are_empty(batch: LossBatch) -> None:
     siblings = batch.parents[:, None] == batch.parents
     twins = (batch.labels[:, None] == batch.labels) & (batch.poses[:, None] == batch.poses)
     counted = count_unpaired(batch.labels, batch.poses, batch.parents)
@@ -50,7 +50,7 @@ def test_without_poses_partners_come_from_the_whole_class() -> None:
 
 
 @given(batches())
-def test_drawn_partners_share_the_group_but_not_the_parent(batch: Batch) -> None:
+def test_drawn_partners_share_the_group_but_not_the_parent(batch: LossBatch) -> None:
     groups = numbered(joint(batch.labels, batch.poses), batch.embeddings)
     parents = numbered(batch.parents, batch.embeddings)
     drawn = draw_partners(groups, parents, 4, generator=torch.Generator().manual_seed(1))

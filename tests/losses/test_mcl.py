@@ -12,16 +12,16 @@ from hypothesis import given, settings as settings_of_hypothesis, strategies as 
 from torch import Tensor
 
 import oracles
-from batches import Batch, batches, make_batch
+from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError, SettingsError, SettingsWarning
-from oddone.losses import MCL, MCLLoss, MCLTerms, mcl_loss, simclr_loss
+from oddone.losses import MCLLoss, MCLSettings, MCLTerms, mcl_loss, simclr_loss
 from oddone.losses.masks import draw_partners, joint, numbered
 
 # Small batches rarely meet Appendix A's conditions; one test below is about the warning itself.
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
 
 settings_strategy = st.builds(
-    MCL,
+    MCLSettings,
     temperature=st.sampled_from([0.07, 0.2, 0.5]),
     alpha=st.sampled_from([0.01, 0.05, 1.0]),
     beta=st.sampled_from([1.0, 2.0]),
@@ -38,12 +38,12 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def loss_of(batch: Batch, settings: MCL, **changes: Tensor) -> MCLTerms:
+def loss_of(batch: LossBatch, settings: MCLSettings, **changes: Tensor) -> MCLTerms:
     return mcl_loss(*batch._replace(**changes), settings, generator=seeded())
 
 
 @given(batches(), settings_strategy)
-def test_mcl_is_the_papers_equations(batch: Batch, settings: MCL) -> None:
+def test_mcl_is_the_papers_equations(batch: LossBatch, settings: MCLSettings) -> None:
     if len(batch.parents) < 2:
         return  # the equations' denominators are empty
     drawn = None
@@ -71,15 +71,15 @@ def test_mcl_is_the_papers_equations(batch: Batch, settings: MCL) -> None:
 
 
 @given(batches())
-def test_without_masks_and_attraction_mcl_is_simclr(batch: Batch) -> None:
-    settings = MCL(temperature=0.2, alpha=5.0, beta=5.0, spa_weight=0.0)
+def test_without_masks_and_attraction_mcl_is_simclr(batch: LossBatch) -> None:
+    settings = MCLSettings(temperature=0.2, alpha=5.0, beta=5.0, spa_weight=0.0)
     expected = simclr_loss(batch.embeddings, batch.parents, 0.2)
     torch.testing.assert_close(loss_of(batch, settings).total, expected)
 
 
 @given(batches())
-def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: Batch) -> None:
-    settings = MCL(beta=5.0)
+def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: LossBatch) -> None:
+    settings = MCLSettings(beta=5.0)
     joined = mcl_loss(
         batch.embeddings, joint(batch.labels, batch.poses), None, batch.parents, settings
     )
@@ -87,13 +87,15 @@ def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: Batch) -> None:
 
 
 @given(batches(), settings_strategy.filter(lambda s: s.attraction == "expectation"))
-def test_the_order_of_rows_does_not_matter(batch: Batch, settings: MCL) -> None:
+def test_the_order_of_rows_does_not_matter(batch: LossBatch, settings: MCLSettings) -> None:
     shuffled = batch.take(torch.randperm(len(batch.parents), generator=seeded(1)))
     torch.testing.assert_close(loss_of(shuffled, settings), loss_of(batch, settings))
 
 
 @given(batches(), settings_strategy)
-def test_the_names_of_classes_poses_and_parents_do_not_matter(batch: Batch, settings: MCL) -> None:
+def test_the_names_of_classes_poses_and_parents_do_not_matter(
+    batch: LossBatch, settings: MCLSettings
+) -> None:
     renamed = batch._replace(
         labels=10 - 3 * batch.labels, poses=batch.poses + 2**40, parents=-batch.parents
     )
@@ -104,7 +106,7 @@ def test_the_names_of_classes_poses_and_parents_do_not_matter(batch: Batch, sett
 
 @given(batches(), settings_strategy, st.floats(1e-3, 1e3))
 def test_rotating_and_scaling_the_embedding_space_does_not_matter(
-    batch: Batch, settings: MCL, scale: float
+    batch: LossBatch, settings: MCLSettings, scale: float
 ) -> None:
     dim = batch.embeddings.shape[1]
     turn = torch.linalg.qr(torch.randn(dim, dim, dtype=torch.float64, generator=seeded(1))).Q
@@ -114,7 +116,9 @@ def test_rotating_and_scaling_the_embedding_space_does_not_matter(
 
 @settings_of_hypothesis(max_examples=25)
 @given(batches(), settings_strategy.filter(lambda s: s.temperature == 0.2))
-def test_the_gradients_of_total_and_terms_are_right(batch: Batch, settings: MCL) -> None:
+def test_the_gradients_of_total_and_terms_are_right(
+    batch: LossBatch, settings: MCLSettings
+) -> None:
     assert torch.autograd.gradcheck(
         lambda embeddings: tuple(loss_of(batch, settings, embeddings=embeddings)),
         batch.embeddings.requires_grad_(),
@@ -133,7 +137,7 @@ def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
     # Cholesky factor has just these similarities.
     gram = (0.5 * similarity + 0.5 * torch.eye(12)).requires_grad_()
     rows = torch.linalg.cholesky(gram)
-    loss_of(batch, MCL(temperature=tau, alpha=alpha), embeddings=rows).spa.backward()
+    loss_of(batch, MCLSettings(temperature=tau, alpha=alpha), embeddings=rows).spa.backward()
     q = 0
     partners = (batch.labels == batch.labels[q]) & (batch.parents != batch.parents[q])
     r = int(partners.nonzero()[0, 0])
@@ -149,7 +153,7 @@ def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
     assert (gram.grad[q, r] + gram.grad[r, q]).item() == pytest.approx(expected, rel=1e-9)
 
 
-def dense_mcl(batch: Batch, settings: MCL) -> tuple[Tensor, Tensor]:
+def dense_mcl(batch: LossBatch, settings: MCLSettings) -> tuple[Tensor, Tensor]:
     """Eq. 6 and 9 on whole matrices, differentiated by autograd."""
     rows = torch.nn.functional.normalize(batch.embeddings, dim=1)
     similarity = rows @ rows.mT
@@ -172,7 +176,7 @@ def dense_mcl(batch: Batch, settings: MCL) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("classes", [1, 3, 10, 300])
 def test_blocks_of_rows_equal_the_dense_form(classes: int) -> None:
     batch = make_batch(parents=450, classes=classes, poses=4, dim=32, dtype=torch.float32)
-    settings = MCL(spa_weight=0.5)
+    settings = MCLSettings(spa_weight=0.5)
     embeddings = batch.embeddings.requires_grad_()
     ours = loss_of(batch, settings)
     (our_gradient,) = torch.autograd.grad(ours.total, embeddings)
@@ -191,7 +195,7 @@ def test_loss_and_gradient_are_finite_in_every_precision(
 ) -> None:
     batch = make_batch(parents=20)
     embeddings = (batch.embeddings * scale).to(dtype).requires_grad_()
-    terms = loss_of(batch, MCL(denominator=denominator), embeddings=embeddings)
+    terms = loss_of(batch, MCLSettings(denominator=denominator), embeddings=embeddings)
     terms.total.backward()
     assert terms.total.dtype == (dtype if dtype == torch.float64 else torch.float32)
     assert all(term.isfinite() for term in terms)
@@ -204,7 +208,7 @@ def test_loss_and_gradient_are_finite_in_every_precision(
 def test_a_very_low_temperature_overflows_nothing(denominator: str, dtype: torch.dtype) -> None:
     batch = make_batch(parents=20, dtype=dtype)
     embeddings = batch.embeddings.requires_grad_()
-    terms = loss_of(batch, MCL(temperature=0.005, denominator=denominator))
+    terms = loss_of(batch, MCLSettings(temperature=0.005, denominator=denominator))
     terms.total.backward()
     assert all(term.isfinite() for term in terms)
     assert embeddings.grad is not None
@@ -213,15 +217,18 @@ def test_a_very_low_temperature_overflows_nothing(denominator: str, dtype: torch
 
 def test_autocast_leaves_the_similarities_in_float32() -> None:
     batch = make_batch(parents=50, dim=64, dtype=torch.float32)
-    expected = loss_of(batch, MCL())
+    expected = loss_of(batch, MCLSettings())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(loss_of(batch, MCL()), expected)
+        torch.testing.assert_close(loss_of(batch, MCLSettings()), expected)
 
 
 def test_softmax_makes_every_pair_a_cross_entropy_and_never_negative() -> None:
     batch = make_batch(parents=3, classes=1, poses=1)
     batch.embeddings[:] = batch.embeddings[0]  # all rows alike: the easiest pairs there are
-    printed, softmax = loss_of(batch, MCL()), loss_of(batch, MCL(denominator="softmax"))
+    printed, softmax = (
+        loss_of(batch, MCLSettings()),
+        loss_of(batch, MCLSettings(denominator="softmax")),
+    )
     assert printed.total < 0
     assert softmax.ccm > 0
     assert softmax.spa > 0
@@ -229,15 +236,15 @@ def test_softmax_makes_every_pair_a_cross_entropy_and_never_negative() -> None:
 
 def test_many_samples_approach_the_expectation() -> None:
     batch = make_batch(parents=20)
-    exact = loss_of(batch, MCL()).spa
-    sampled = loss_of(batch, MCL(attraction="sampled", samples=5000)).spa
+    exact = loss_of(batch, MCLSettings()).spa
+    sampled = loss_of(batch, MCLSettings(attraction="sampled", samples=5000)).spa
     assert sampled.item() == pytest.approx(exact.item(), rel=5e-3)
     assert sampled.item() != exact.item()
 
 
 def test_the_same_seed_draws_the_same_partners() -> None:
     batch = make_batch()
-    settings = MCL(attraction="sampled")
+    settings = MCLSettings(attraction="sampled")
     assert loss_of(batch, settings) == loss_of(batch, settings)
     others = [mcl_loss(*batch, settings, generator=seeded(s)).spa.item() for s in range(1, 5)]
     assert len(set(others)) > 1
@@ -245,7 +252,7 @@ def test_the_same_seed_draws_the_same_partners() -> None:
 
 def test_sampling_without_a_generator_names_the_fix() -> None:
     with pytest.raises(SettingsError, match="pass mcl_loss a torch"):
-        mcl_loss(*make_batch(), MCL(attraction="sampled"))
+        mcl_loss(*make_batch(), MCLSettings(attraction="sampled"))
 
 
 def test_a_row_without_partner_adds_nothing_and_is_reported(
@@ -253,21 +260,21 @@ def test_a_row_without_partner_adds_nothing_and_is_reported(
 ) -> None:
     batch = make_batch(parents=4, classes=1, poses=1)
     lonely = make_batch(parents=1, views=1, seed=9)
-    mixed = Batch(
+    mixed = LossBatch(
         torch.cat((batch.embeddings, lonely.embeddings)),
         torch.cat((batch.labels, lonely.labels + 100)),
         torch.cat((batch.poses, lonely.poses)),
         torch.cat((batch.parents, lonely.parents + 1000)),
     )
     with caplog.at_level(logging.INFO, logger="oddone"):
-        loss_of(mixed, MCL())
+        loss_of(mixed, MCLSettings())
     assert "of 9 rows, 1 have no sibling (CCM) and 1 no partner (SPA)" in caplog.text
 
 
 def test_a_batch_without_any_row_has_loss_zero() -> None:
     empty = make_batch().take(torch.empty(0, dtype=torch.long))
     embeddings = empty.embeddings.requires_grad_()
-    terms = loss_of(empty, MCL())
+    terms = loss_of(empty, MCLSettings())
     terms.total.backward()
     assert terms == (0, 0, 0)
     assert embeddings.grad is not None
@@ -297,18 +304,18 @@ def test_memory_grows_with_rows_not_with_rows_squared(run_python: Callable[[str]
 
 
 def test_the_interval_of_alpha_is_the_papers() -> None:
-    low, high = MCL().alpha_range(batch_size=1024, classes=40)
+    low, high = MCLSettings().alpha_range(batch_size=1024, classes=40)
     assert high == pytest.approx(0.098, abs=5e-4)
     assert low == pytest.approx(1 / (0.2 * 2 * 2046))
-    assert MCL(spa_weight=0.0).alpha_range(1024, 40).low == 0
-    four_views = MCL().alpha_range(1024, 40, views=4)
+    assert MCLSettings(spa_weight=0.0).alpha_range(1024, 40).low == 0
+    four_views = MCLSettings().alpha_range(1024, 40, views=4)
     assert four_views.high == pytest.approx(high / 2)
 
 
 @pytest.mark.parametrize(("batch_size", "classes"), [(1, 1), (10, 0)])
 def test_the_interval_of_alpha_needs_a_batch(batch_size: int, classes: int) -> None:
     with pytest.raises(SettingsError, match="at least 2 posed images"):
-        MCL().alpha_range(batch_size, classes)
+        MCLSettings().alpha_range(batch_size, classes)
 
 
 @pytest.mark.filterwarnings("error")
@@ -317,7 +324,7 @@ def test_the_interval_of_alpha_needs_a_batch(batch_size: int, classes: int) -> N
 )
 def test_an_alpha_outside_its_interval_warns_once(alpha: float, effect: str) -> None:
     batch = make_batch(parents=40, classes=2, poses=1)
-    settings = MCL(alpha=alpha)
+    settings = MCLSettings(alpha=alpha)
     low, high = settings.alpha_range(batch_size=40, classes=2)
     interval = re.escape(f"[{low:.3g}, {high:.3g})")
     with pytest.warns(SettingsWarning, match=f"alpha={alpha:g} is outside {interval}.*{effect}"):
@@ -328,8 +335,8 @@ def test_an_alpha_outside_its_interval_warns_once(alpha: float, effect: str) -> 
 @pytest.mark.filterwarnings("error")
 def test_an_alpha_inside_its_interval_or_without_spa_does_not_warn() -> None:
     batch = make_batch(parents=40, classes=2, poses=1)
-    loss_of(batch, MCL(alpha=0.05))
-    loss_of(batch, MCL(alpha=2.0, spa_weight=0.0))
+    loss_of(batch, MCLSettings(alpha=0.05))
+    loss_of(batch, MCLSettings(alpha=2.0, spa_weight=0.0))
 
 
 @pytest.mark.parametrize(
@@ -352,28 +359,30 @@ def test_settings_that_contradict_are_refused_at_birth(
     wrong: dict[str, float | str], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
-        MCL(**wrong)
+        MCLSettings(**wrong)
 
 
 def test_settings_are_values() -> None:
-    assert MCL() == MCL(temperature=0.2, alpha=0.05, beta=2.5, spa_weight=1.0)
-    assert replace(MCL(), alpha=5.0, beta=5.0).beta == 5  # the bounds themselves are allowed
+    assert MCLSettings() == MCLSettings(temperature=0.2, alpha=0.05, beta=2.5, spa_weight=1.0)
+    assert (
+        replace(MCLSettings(), alpha=5.0, beta=5.0).beta == 5
+    )  # the bounds themselves are allowed
 
 
 @pytest.mark.usefixtures("as_shipped")
 def test_rows_that_disagree_about_their_parent_are_refused() -> None:
     ids = torch.tensor([0, 0])
     with pytest.raises(DataError, match="give each pose of an image its own parent"):
-        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0, 1]), ids, MCL())
+        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0, 1]), ids, MCLSettings())
     with pytest.raises(DataError, match="poses has shape"):
-        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0]), ids, MCL())
+        mcl_loss(torch.ones(2, 2), ids, torch.tensor([0]), ids, MCLSettings())
 
 
 def test_the_module_is_the_function() -> None:
     batch = make_batch()
-    settings = MCL(attraction="sampled", alpha=0.1)
+    settings = MCLSettings(attraction="sampled", alpha=0.1)
     ours = MCLLoss(settings)(*batch, generator=seeded())
     torch.testing.assert_close(ours, loss_of(batch, settings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingsWarning)
-        torch.testing.assert_close(MCLLoss()(*batch), loss_of(batch, MCL()))
+        torch.testing.assert_close(MCLLoss()(*batch), loss_of(batch, MCLSettings()))

@@ -7,13 +7,13 @@ from pytorch_metric_learning.losses import NTXentLoss
 from torch import nn
 
 import oracles
-from batches import Batch, batches, make_batch
+from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError, SettingsError
 from oddone.losses import SimCLRLoss, simclr_loss
 
 
 @given(batches())
-def test_simclr_is_the_papers_equation(batch: Batch) -> None:
+def test_simclr_is_the_papers_equation(batch: LossBatch) -> None:
     if len(batch.parents) < 2:
         return  # the equation's denominator is empty
     expected = oracles.simclr(batch.embeddings.tolist(), batch.parents.tolist(), tau=0.3)

@@ -4,13 +4,13 @@ from hypothesis import given, strategies as st
 from pytorch_metric_learning.losses import SupConLoss as PeerSupConLoss
 
 import oracles
-from batches import Batch, batches, make_batch
+from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError
 from oddone.losses import SupConLoss, simclr_loss, supcon_loss
 
 
 @given(batches(), st.booleans())
-def test_supcon_is_the_papers_equation(batch: Batch, siblings: bool) -> None:
+def test_supcon_is_the_papers_equation(batch: LossBatch, siblings: bool) -> None:
     if len(batch.parents) < 2:
         return  # the equation's denominator is empty
     expected = oracles.supcon(

@@ -93,7 +93,10 @@ def test_many_methods_and_measures_fit(measures: int) -> None:
 
 
 def test_a_method_with_long_names_takes_two_lines() -> None:
-    methods = [Method(["MCL", "avg"], [number(1)]), Method([LONG, "as printed"], [number(2)])]
+    methods = [
+        Method(["MCL", "avg"], [number(1)]),
+        Method([LONG, "as printed"], [number(2)]),
+    ]
     figure = draw_comparison(Comparison(["Model", "Agg"], [AUROC], methods))
     words = words_of(figure)
     assert {"Model · Agg", "MCL · avg", "as printed"} < set(words)

@@ -6,9 +6,9 @@ from figures_looked_at import check_layout, keys_of, words_of
 from matplotlib.figure import Figure
 
 from oddone.metrics import aupr_out, auroc
-from oddone.report.every_threshold import flagged
 from oddone.report.precision_recall import draw_precision_recall
 from oddone.report.roc import draw_roc
+from oddone.report.threshold_curves import flagged
 
 IND = np.array([1.0, 2.0, 2.0, 3.0, 5.0])
 OOD = np.array([2.0, 4.0, 5.0, np.inf])

@@ -19,7 +19,7 @@ from oddone.errors import SettingsError
 from oddone.report import draw_explanation, save_figure
 from oddone.report.style import NORMAL, ODD, UNKNOWN, shortened
 from oddone.report.words import in_words, legible, number
-from oddone.transforms import MakeViews, eight_turns, four_turns, one_view
+from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
 from runs import tiny_source
 
 TURNED = ["turned 90°", "turned 180°", "turned 270°"]
@@ -152,8 +152,8 @@ def test_small_images_are_enlarged_without_blur(image: np.ndarray, normal: Figur
     ("views", "names"),
     [
         (one_view, ["as it is"]),
-        (four_turns, ["as it is", *TURNED, "together"]),
-        (eight_turns, ["as it is", *TURNED, "mirrored", *MIRRORED, "together"]),
+        (rotations, ["as it is", *TURNED, "together"]),
+        (rotations_and_mirrors, ["as it is", *TURNED, "mirrored", *MIRRORED, "together"]),
     ],
 )
 def test_each_view_has_its_picture_and_its_distance(

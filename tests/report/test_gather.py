@@ -150,10 +150,10 @@ def test_every_figure_is_made_and_has_words(gathered: Gathered) -> None:
         "mistaken",
     ]  # fmt: skip
     for illustration in figures.values():
-        assert all((illustration.heading, illustration.caption, illustration.says))
+        assert all((illustration.heading, illustration.caption, illustration.alt_text))
         check_layout(illustration.figure, over_pictures=illustration.name in OVER_PICTURES)
     auroc = gathered.evaluation.oods["noise"].metrics.auroc
-    assert f"noise {auroc:.1%}" in figures["roc"].says
+    assert f"noise {auroc:.1%}" in figures["roc"].alt_text
     assert keys_of(figures["curves"].figure) == ["loss", "ccm", "spa"]
 
 
@@ -195,7 +195,7 @@ def test_pictures_are_shrunk_both_ways_and_judged(detector: Detector, tmp_path: 
         assert 3 * both.fixed.picture.std() < both.aliased.picture.std()
         assert both.fixed.score != both.aliased.score
     illustration = illustrate_artefacts(shrunk)
-    assert illustration.says.startswith("3 pictures")
+    assert illustration.alt_text.startswith("3 pictures")
 
 
 def test_a_folder_without_pictures_is_told(detector: Detector, tmp_path: Path) -> None:

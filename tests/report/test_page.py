@@ -32,9 +32,9 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def evaluation(name: str = "svhn", caught: float | None = 0.63) -> Evaluation:
-    alarms = None if caught is None else 0.069
-    return Evaluation(1600, 0.83, alarms, {name: OODResult(400, caught, METRICS)}, {})
+def evaluation(name: str = "svhn", detected: float | None = 0.63) -> Evaluation:
+    alarms = None if detected is None else 0.069
+    return Evaluation(1600, 0.83, alarms, {name: OODResult(400, detected, METRICS)}, {})
 
 
 def illustration(name: str = "roc", *, wide: bool = False) -> Illustration:
@@ -118,7 +118,7 @@ def test_what_compares_detectors_stands_before_them_and_else_in_the_chapter() ->
 def test_what_makes_numbers_doubtful_is_said() -> None:
     text = Elements(as_page([chapter(seen_in_training=True)], [], {})).text
     assert "those that it was trained on" in text
-    uncalibrated = chapter(evaluation=evaluation(caught=None))
+    uncalibrated = chapter(evaluation=evaluation(detected=None))
     page = as_page([uncalibrated], [], {})
     assert "It has no threshold yet" in page
     assert "catches" not in Elements(page).text.split("Summary")[0]

@@ -7,10 +7,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from oddone.data import ImageSet
-from oddone.training import Report, RunDirectory, TrainedNetwork, Training, train
+from oddone.training import Report, RunDirectory, TrainedNetwork, TrainSettings, train
 
 
-def begun(path: Path, settings: Training) -> RunDirectory:
+def begun(path: Path, settings: TrainSettings) -> RunDirectory:
     """Return the directory of a run that has yet to train."""
     return RunDirectory.create(path, settings, {"command": "test"})
 

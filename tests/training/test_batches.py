@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from oddone.training import Batch
+from oddone.training import BatchSettings
 from oddone.training.batches import Batches, coloured
-from oddone.transforms import Augment, turn
+from oddone.transforms import AugmentSettings, rotate
 from runs import tiny_settings, tiny_source
 
 CPU = torch.device("cpu")
-PLAIN = Augment(
+PLAIN = AugmentSettings(
     crop_scale=(1.0, 1.0),
     crop_ratio=(1.0, 1.0),
     mirror_probability=0.0,
@@ -23,7 +23,7 @@ PLAIN = Augment(
 @pytest.mark.parametrize("rotations", ["task", "augmentation", "none"])
 def test_rows_are_what_their_facts_say(poses_per_image: int, rotations: str) -> None:
     source = tiny_source()
-    batch = Batch(images=12, poses_per_image=poses_per_image)
+    batch = BatchSettings(images=12, poses_per_image=poses_per_image)
     batches = Batches(source, tiny_settings(batch=batch, rotations=rotations, augment=PLAIN))
     views, rows = batches.make(2, CPU)
     images = coloured(views)
@@ -32,14 +32,14 @@ def test_rows_are_what_their_facts_say(poses_per_image: int, rotations: str) -> 
     assert Counter(rows.parents.tolist()) == dict.fromkeys(range(posed), 2)
     originals = torch.from_numpy(source.images).float() / 255
     for image, label, pose in zip(images, rows.labels, rows.poses, strict=True):
-        back = turn(image[None], -pose[None] % 4)[0]
+        back = rotate(image[None], -pose[None] % 4)[0]
         matches = [i for i in range(len(source)) if torch.allclose(originals[i], back, atol=1e-6)]
         assert len(matches) == 1
         assert source.labels[matches[0]] == label
 
 
 def test_all_four_turns_of_an_image_share_a_batch() -> None:
-    settings = tiny_settings(batch=Batch(images=12, poses_per_image=4))
+    settings = tiny_settings(batch=BatchSettings(images=12, poses_per_image=4))
     rows = Batches(tiny_source(), settings).rows(0)
     assert Counter(rows.poses.tolist()) == dict.fromkeys(range(4), 24)
 

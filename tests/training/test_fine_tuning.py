@@ -6,7 +6,7 @@ import torch
 from comparing import assert_same_weights, begun, losses, train_until
 
 from oddone.errors import DataError, SettingsError
-from oddone.training import Report, TrainedNetwork, Training, load_network, train
+from oddone.training import Report, TrainedNetwork, TrainSettings, load_network, train
 from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.loop import build_network
 from runs import tiny_settings, tiny_source
@@ -21,7 +21,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> TrainedNetwork:
     return load_network(run.encoder)
 
 
-def tuned(**changes: object) -> Training:
+def tuned(**changes: object) -> TrainSettings:
     return tiny_settings(objective="cross-entropy", steps=4, **changes)
 
 

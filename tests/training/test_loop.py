@@ -13,9 +13,8 @@ import torch
 from comparing import assert_same_weights, begun, losses, train_until
 
 from oddone.errors import DataError, DivergedError, SettingsError
-from oddone.training import Optimiser, Report, RunDirectory, load_network, train
+from oddone.training import OptimiserSettings, Report, RunDirectory, load_network, train
 from oddone.training.checkpoint import newest_checkpoint
-from oddone.training.loop import choose_device
 from runs import tiny_settings, tiny_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
@@ -155,7 +154,7 @@ def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
-    wild = tiny_settings(steps=60, optimiser=Optimiser(learning_rate=1e30))
+    wild = tiny_settings(steps=60, optimiser=OptimiserSettings(learning_rate=1e30))
     run = begun(tmp_path / "run", wild)
     with pytest.raises(DivergedError, match=r"the loss is \w+ at step \d+.*learning_rate"):
         train(tiny_source(), wild, run)
@@ -203,14 +202,6 @@ def test_rows_without_a_positive_are_reported(tmp_path: Path) -> None:
     lonely = tiny_source(images=12, classes=12)
     train(lonely, settings, begun(tmp_path / "run", settings), watch=seen.append)
     assert seen[0].unpaired == 1
-
-
-def test_the_fastest_device_that_is_there_is_chosen() -> None:
-    assert choose_device(tiny_settings(device="cpu")).type == "cpu"
-    assert choose_device(tiny_settings()).type in {"cpu", "cuda", "mps"}
-    if not torch.cuda.is_available():
-        with pytest.raises(SettingsError, match="device='cuda' is not there"):
-            choose_device(tiny_settings(device="cuda"))
 
 
 def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> None:

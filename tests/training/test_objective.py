@@ -7,7 +7,7 @@ import torch
 
 import oracles
 from oddone.encoders import Encoded
-from oddone.training import Training
+from oddone.training import TrainSettings
 from oddone.training.loop import build_network
 from oddone.training.objective import NO_CLASS, Loss, Network, Rows, loss_of, uniform_cross_entropy
 from runs import tiny_settings, tiny_source
@@ -31,7 +31,7 @@ def slow_exposure(logits: Sequence[Sequence[float]]) -> float:
     return sum(losses) / len(losses)
 
 
-def encoded_rows(settings: Training) -> tuple[Network, Encoded, Rows]:
+def encoded_rows(settings: TrainSettings) -> tuple[Network, Encoded, Rows]:
     """Return a network of 3 classes, and two views each of six random posed images."""
     generator = torch.Generator().manual_seed(0)
     network = build_network(tiny_source(), settings)
@@ -47,7 +47,7 @@ def encoded_rows(settings: Training) -> tuple[Network, Encoded, Rows]:
     return network, encoded, rows
 
 
-def loss(network: Network, encoded: Encoded, rows: Rows, settings: Training) -> Loss:
+def loss(network: Network, encoded: Encoded, rows: Rows, settings: TrainSettings) -> Loss:
     return loss_of(network, encoded, rows, settings, generator=torch.Generator())
 
 

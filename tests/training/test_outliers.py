@@ -9,7 +9,7 @@ from comparing import assert_same_weights, begun, losses, train_until
 
 from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
-from oddone.training import Batch, Training, train
+from oddone.training import BatchSettings, TrainSettings, train
 from oddone.training.batches import Batches, coloured
 from oddone.training.outliers import ExposedBatches
 from runs import tiny_settings, tiny_source
@@ -17,7 +17,7 @@ from runs import tiny_settings, tiny_source
 CPU = torch.device("cpu")
 
 
-def exposed(**changes: object) -> Training:
+def exposed(**changes: object) -> TrainSettings:
     return tiny_settings(objective="cross-entropy", **changes)
 
 
@@ -31,7 +31,7 @@ def grey_outliers(images: int = 30) -> ImageSet:
 def test_a_step_sees_as_many_outliers_as_images_turned_and_augmented_alike(
     poses_per_image: int,
 ) -> None:
-    settings = exposed(batch=Batch(images=12, poses_per_image=poses_per_image))
+    settings = exposed(batch=BatchSettings(images=12, poses_per_image=poses_per_image))
     normal = Batches(tiny_source(), settings).make(3, CPU)
     views, rows = ExposedBatches.of(tiny_source(), grey_outliers(), settings).make(3, CPU)
     images = coloured(views)

@@ -8,10 +8,16 @@ import pytest
 
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
-from oddone.training import Batch, Model, Optimiser, RunDirectory, Training
+from oddone.training import (
+    BatchSettings,
+    ModelSettings,
+    OptimiserSettings,
+    RunDirectory,
+    TrainSettings,
+)
 from oddone.training.schedule import learning_rate
-from oddone.training.settings_file import as_toml, read_settings, read_tables
-from oddone.transforms import Augment
+from oddone.training.settings_file import as_toml, read_settings, read_toml
+from oddone.transforms import AugmentSettings
 
 
 @pytest.mark.parametrize("preset", PRESETS.values())
@@ -44,7 +50,7 @@ def test_the_authors_differ_where_their_code_does() -> None:
 def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("steps = 7\n[loss]\nalpha = 0.1\n")
     settings = read_settings(tmp_path / "s.toml")
-    assert settings == Training(steps=7, loss=replace(Training(steps=7).loss, alpha=0.1))
+    assert settings == TrainSettings(steps=7, loss=replace(TrainSettings(steps=7).loss, alpha=0.1))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +102,12 @@ def test_a_value_of_a_wrong_type_is_named_with_what_is_wanted(
 ) -> None:
     path = tmp_path / "s.toml"
     path.write_text(content)
-    for read in (read_settings, read_tables):
-        with pytest.raises(SettingsError) as caught:
+    for read in (read_settings, read_toml):
+        with pytest.raises(SettingsError) as detected:
             read(path)
-        assert str(caught.value).startswith(f"{path}: ")
-        assert message in str(caught.value)
-        assert "\n" not in str(caught.value)
+        assert str(detected.value).startswith(f"{path}: ")
+        assert message in str(detected.value)
+        assert "\n" not in str(detected.value)
 
 
 def test_a_long_value_is_told_in_short(tmp_path: Path) -> None:
@@ -114,15 +120,15 @@ def test_a_long_value_is_told_in_short(tmp_path: Path) -> None:
 def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("minutes = 2\n[augment]\ncrop_scale = [1, 1]\n")
     settings = read_settings(tmp_path / "s.toml")
-    assert settings == Training(minutes=2.0, augment=Augment(crop_scale=(1.0, 1.0)))
+    assert settings == TrainSettings(minutes=2.0, augment=AugmentSettings(crop_scale=(1.0, 1.0)))
 
 
 @pytest.mark.usefixtures("as_shipped")
 def test_settings_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"settings: steps=1000\.0: choose a whole number"):
-        RunDirectory.create(tmp_path / "run", Training(steps=1e3), {})  # type: ignore[arg-type]
+        RunDirectory.create(tmp_path / "run", TrainSettings(steps=1e3), {})  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
-    run = RunDirectory.create(tmp_path / "run", Training(minutes=np.float64(0.5)), {})
+    run = RunDirectory.create(tmp_path / "run", TrainSettings(minutes=np.float64(0.5)), {})
     assert run.settings.minutes == 0.5
 
 
@@ -135,24 +141,24 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Training, "no length given; set exactly one of epochs, steps"),
-        (lambda: Training(epochs=1, steps=1), "epochs and steps given"),
-        (lambda: Training(minutes=-1), "minutes=-1"),
-        (lambda: Training(steps=1, objective="mlc"), "objective='mlc': choose one of mcl"),
-        (lambda: Training(steps=1, device="tpu"), "device='tpu'"),
-        (lambda: Training(steps=1, checkpoint_seconds=-1), "checkpoint_seconds=-1"),
-        (lambda: Training(steps=1, simclr_weight=-0.1), "simclr_weight=-0.1: choose 0 or"),
-        (lambda: Training(steps=1, simclr_weight=math.nan), "simclr_weight=nan"),
-        (lambda: Training(steps=1, outlier_weight=math.inf), "outlier_weight=inf"),
-        (lambda: Batch(images=1), "batch.images=1"),
-        (lambda: Batch(poses_per_image=2), "batch.poses_per_image=2"),
-        (lambda: Optimiser(learning_rate=math.nan), "optimiser.learning_rate=nan"),
-        (lambda: Optimiser(momentum=1.0), "optimiser.momentum=1.0"),
-        (lambda: Optimiser(momentum=0.0, nesterov=True), "set optimiser.momentum"),
-        (lambda: Optimiser(weight_decay=-1.0), "optimiser.weight_decay=-1.0"),
-        (lambda: Optimiser(final_share=2.0), "optimiser.final_share=2.0"),
-        (lambda: Model(image_size=4), "model.image_size=4"),
-        (lambda: Model(head_dim=0), "model.head_dim=0"),
+        (TrainSettings, "no length given; set exactly one of epochs, steps"),
+        (lambda: TrainSettings(epochs=1, steps=1), "epochs and steps given"),
+        (lambda: TrainSettings(minutes=-1), "minutes=-1"),
+        (lambda: TrainSettings(steps=1, objective="mlc"), "objective='mlc': choose one of mcl"),
+        (lambda: TrainSettings(steps=1, device="tpu"), "device='tpu'"),
+        (lambda: TrainSettings(steps=1, checkpoint_seconds=-1), "checkpoint_seconds=-1"),
+        (lambda: TrainSettings(steps=1, simclr_weight=-0.1), "simclr_weight=-0.1: choose 0 or"),
+        (lambda: TrainSettings(steps=1, simclr_weight=math.nan), "simclr_weight=nan"),
+        (lambda: TrainSettings(steps=1, outlier_weight=math.inf), "outlier_weight=inf"),
+        (lambda: BatchSettings(images=1), "batch.images=1"),
+        (lambda: BatchSettings(poses_per_image=2), "batch.poses_per_image=2"),
+        (lambda: OptimiserSettings(learning_rate=math.nan), "optimiser.learning_rate=nan"),
+        (lambda: OptimiserSettings(momentum=1.0), "optimiser.momentum=1.0"),
+        (lambda: OptimiserSettings(momentum=0.0, nesterov=True), "set optimiser.momentum"),
+        (lambda: OptimiserSettings(weight_decay=-1.0), "optimiser.weight_decay=-1.0"),
+        (lambda: OptimiserSettings(final_share=2.0), "optimiser.final_share=2.0"),
+        (lambda: ModelSettings(image_size=4), "model.image_size=4"),
+        (lambda: ModelSettings(head_dim=0), "model.head_dim=0"),
     ],
 )
 def test_settings_that_make_no_run_are_refused(make: object, message: str) -> None:
@@ -161,7 +167,7 @@ def test_settings_that_make_no_run_are_refused(make: object, message: str) -> No
 
 
 def test_the_learning_rate_is_a_cosine_from_the_peak_to_the_rest() -> None:
-    optimiser = Optimiser(learning_rate=2.0, final_share=0.1)
+    optimiser = OptimiserSettings(learning_rate=2.0, final_share=0.1)
     assert learning_rate(optimiser, 0.0) == 2
     assert learning_rate(optimiser, 0.5) == pytest.approx(1.1)
     assert learning_rate(optimiser, 1.0) == pytest.approx(0.2)
@@ -171,7 +177,7 @@ def test_the_learning_rate_is_a_cosine_from_the_peak_to_the_rest() -> None:
 
 
 def test_the_learning_rate_may_warm_up_in_a_straight_line() -> None:
-    optimiser = Optimiser(learning_rate=2.0, warm_up=0.2)
+    optimiser = OptimiserSettings(learning_rate=2.0, warm_up=0.2)
     rates = [learning_rate(optimiser, share) for share in (0.0, 0.1, 0.2, 0.6, 1.0)]
     assert rates == pytest.approx([0.0, 1.0, 2.0, 1.0, 0.0])
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from oddone.errors import DataError
 from oddone.transforms import Boxes, crop, draw_boxes, random_crop
 from oddone.transforms.crop import crop_flipped
-from oddone.transforms.turns import Flips, flip
+from oddone.transforms.poses import Flips, flip
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 

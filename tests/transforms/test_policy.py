@@ -7,7 +7,7 @@ from torch import Tensor
 
 from oddone.errors import DataError, SettingsError
 from oddone.transforms import (
-    Augment,
+    AugmentSettings,
     augment,
     mirror,
     random_crop,
@@ -16,7 +16,8 @@ from oddone.transforms import (
     random_mirror,
 )
 
-NOTHING = Augment(
+DEFAULTS = AugmentSettings()
+NOTHING = AugmentSettings(
     crop_scale=(1.0, 1.0),
     crop_ratio=(1.0, 1.0),
     mirror_probability=0.0,
@@ -33,14 +34,14 @@ def some_poses(rows: int = 60) -> Tensor:
     return torch.randint(4, (rows,), generator=torch.Generator().manual_seed(1))
 
 
-def augmented(images: Tensor, settings: Augment = Augment(), seed: int = 2) -> Tensor:  # noqa: B008
+def augmented(images: Tensor, settings: AugmentSettings = DEFAULTS, seed: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return augment(images, some_poses(len(images)), settings, generator=generator)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_augmenting_is_mirror_crop_jitter_and_grey_in_that_order(dtype: torch.dtype) -> None:
-    settings = Augment()
+    settings = AugmentSettings()
     images, generator = some_images(dtype=dtype), torch.Generator().manual_seed(2)
     views = random_mirror(images, some_poses(), settings.mirror_probability, generator=generator)
     views = random_crop(views, settings.crop_scale, settings.crop_ratio, generator=generator)
@@ -63,7 +64,7 @@ def test_a_certain_mirror_follows_the_pose() -> None:
 
 
 def test_the_share_of_grey_views_is_the_one_asked_for() -> None:
-    views = augmented(some_images(4000, 4), Augment(grey_probability=0.3))
+    views = augmented(some_images(4000, 4), AugmentSettings(grey_probability=0.3))
     is_grey = (views == views[:, :1]).flatten(1).all(dim=1)
     assert is_grey.float().mean().item() == pytest.approx(0.3, abs=0.02)
 
@@ -120,7 +121,7 @@ def test_oblong_images_and_no_images_are_augmented_too() -> None:
 
 
 def test_settings_are_the_papers_and_frozen() -> None:
-    settings = Augment()
+    settings = AugmentSettings()
     assert settings.strengths == (0.4, 0.4, 0.4, 0.1)
     with pytest.raises(FrozenInstanceError):
         settings.hue = 0.2  # type: ignore[misc]
@@ -146,7 +147,7 @@ def test_impossible_settings_are_refused(
     settings: dict[str, float | tuple[float, float]], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        Augment(**settings)  # type: ignore[arg-type]
+        AugmentSettings(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("as_shipped")
@@ -154,8 +155,8 @@ def test_images_of_the_wrong_kind_are_named() -> None:
     images, generator = some_images(4), torch.Generator()
     poses = torch.zeros(4, dtype=torch.long)
     with pytest.raises(DataError, match=r"images are torch.uint8; pass floats from 0 to 1"):
-        augment(images.byte(), poses, Augment(), generator=generator)
+        augment(images.byte(), poses, AugmentSettings(), generator=generator)
     with pytest.raises(DataError, match=r"images have shape \(4, 1, 8, 8\)"):
-        augment(images[:, :1], poses, Augment(), generator=generator)
+        augment(images[:, :1], poses, AugmentSettings(), generator=generator)
     with pytest.raises(DataError, match="poses holds 4"):
-        augment(images, poses + 4, Augment(), generator=generator)
+        augment(images, poses + 4, AugmentSettings(), generator=generator)

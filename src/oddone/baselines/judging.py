@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
 
 
 class Judged(NamedTuple):

@@ -8,8 +8,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from oddone.baselines.judging import Judge, Judged
-from oddone.detector import ViewEncoder
-from oddone.detector.view_encoder import batches_of
+from oddone.detector import ViewEmbedder
+from oddone.detector.view_embedder import batches_of
 from oddone.errors import SettingsError
 from oddone.training import TrainedNetwork
 from oddone.transforms import one_view
@@ -32,7 +32,7 @@ def logits_of(
 ) -> Float[Tensor, "images classes"]:
     """Return the logits of the classifier for images of the network's size."""
     classifier = classifier_of(trained)
-    encoder = ViewEncoder(trained, one_view, "features")
+    encoder = ViewEmbedder(trained, one_view, "features")
     parts = [torch.empty(0, len(trained.classes))]
     for _, batch in batches_of(images, np.arange(len(images)), encoder.images_at_once):
         rows = encoder.prepared(batch)

@@ -19,10 +19,10 @@ from oddone.baselines.normal_images import normal_images
 from oddone.baselines.perturbation import check_magnitude, images_at_once, perturbed
 from oddone.data import ImageSet
 from oddone.density import Gaussians, Moments
-from oddone.detector import ViewEncoder
+from oddone.detector import ViewEmbedder
 from oddone.detector.fitting import IMAGES_PER_MOMENTS
 from oddone.detector.references import choose_evenly
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
 from oddone.encoders import ResNet
 from oddone.training import TrainedNetwork
 from oddone.transforms import one_view
@@ -35,7 +35,7 @@ def mahalanobis(
     trained: TrainedNetwork,
     source: ImageSet,
     *,
-    only: Int[np.ndarray, " some"] | None = None,
+    indices: Int[np.ndarray, " some"] | None = None,
     magnitude: float = 0.0014,
 ) -> Judge:
     """Return the judge by squared distances to the nearest class, in all stages of the encoder.
@@ -46,11 +46,13 @@ def mahalanobis(
     has one layer, its features.
     """
     check_magnitude(magnitude)
-    only = normal_images(trained, source, only)
-    encoder = ViewEncoder(trained, one_view, "features")
-    layers = Layers(encoder, _fitted(encoder, source, only), magnitude)
+    indices = normal_images(trained, source, indices)
+    encoder = ViewEmbedder(trained, one_view, "features")
+    layers = Layers(encoder, _fitted(encoder, source, indices), magnitude)
     at_once = images_at_once(encoder)
-    chosen = only[choose_evenly(source.labels[only], MOST_STANDARDISED, trained.settings.seed)]
+    chosen = indices[
+        choose_evenly(source.labels[indices], MOST_STANDARDISED, trained.settings.seed)
+    ]
     normal = torch.cat(
         [
             layers.scores(layers.rows(batch))
@@ -72,7 +74,7 @@ def mahalanobis(
 class Layers:
     """The Gaussians of every layer, and how far images are moved towards them."""
 
-    encoder: ViewEncoder
+    encoder: ViewEmbedder
     gaussians: list[Gaussians]
     magnitude: float
 
@@ -126,14 +128,14 @@ def layer_features(
 
 @torch.no_grad()
 def _fitted(
-    encoder: ViewEncoder, source: ImageSet, only: Int[np.ndarray, " some"]
+    encoder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]
 ) -> list[Gaussians]:
     """Return the Gaussians of every layer, in float32 on the network's device."""
     trained = encoder.trained
     body, classes = trained.network.encoder.body, trained.classes
     moments: list[Moments] = []
-    for start in range(0, len(only), IMAGES_PER_MOMENTS):
-        part = only[start : start + IMAGES_PER_MOMENTS]
+    for start in range(0, len(indices), IMAGES_PER_MOMENTS):
+        part = indices[start : start + IMAGES_PER_MOMENTS]
         labels = torch.from_numpy(source.labels[part])
         batches = [
             list(layer_features(body, encoder.prepared(batch)))

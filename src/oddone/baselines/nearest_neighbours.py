@@ -8,9 +8,9 @@ from torch import Tensor
 from oddone.baselines.judging import Judge, Judged, in_batches
 from oddone.baselines.normal_images import normal_images
 from oddone.data import ImageSet
-from oddone.detector import Space, ViewEncoder
+from oddone.detector import Space, ViewEmbedder
 from oddone.detector.references import choose_evenly
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
 from oddone.errors import SettingsError
 from oddone.training import TrainedNetwork
 from oddone.transforms import one_view
@@ -25,7 +25,7 @@ def nearest_neighbours(
     source: ImageSet,
     *,
     k: int = 50,
-    only: Int[np.ndarray, " some"] | None = None,
+    indices: Int[np.ndarray, " some"] | None = None,
     space: Space = "features",
 ) -> Judge:
     """Return the judge by the distance to the k-th nearest training image, at unit length.
@@ -33,18 +33,18 @@ def nearest_neighbours(
     The label is what most of the k nearest are, so that encoders without a classifier have one too.
     `only` are the numbers of the training images, all by default.
     """
-    only = normal_images(trained, source, only)
-    only = only[choose_evenly(source.labels[only], MOST_NEIGHBOURS, trained.settings.seed)]
-    if not 1 <= k <= len(only):
-        raise SettingsError(f"k={k}: choose it from 1 to {len(only)}, the number of images")
-    encoder = ViewEncoder(trained, one_view, space)
+    indices = normal_images(trained, source, indices)
+    indices = indices[choose_evenly(source.labels[indices], MOST_NEIGHBOURS, trained.settings.seed)]
+    if not 1 <= k <= len(indices):
+        raise SettingsError(f"k={k}: choose it from 1 to {len(indices)}, the number of images")
+    encoder = ViewEmbedder(trained, one_view, space)
     known = torch.cat(
         [
             encoder(batch).embeddings[0]
-            for _, batch in batches_of(source.images, only, encoder.images_at_once)
+            for _, batch in batches_of(source.images, indices, encoder.images_at_once)
         ]
     )
-    known_labels = torch.from_numpy(source.labels[only]).to(known.device)
+    known_labels = torch.from_numpy(source.labels[indices]).to(known.device)
 
     @torch.no_grad()
     def judge_batch(images: UInt8[Tensor, "images 3 height width"]) -> Judged:

@@ -8,7 +8,7 @@ from oddone.baselines.judging import Judge, Judged, in_batches
 from oddone.baselines.logits import check_temperature, classifier_of
 from oddone.baselines.msp import msp_scores
 from oddone.baselines.perturbation import check_magnitude, images_at_once, perturbed
-from oddone.detector import ViewEncoder
+from oddone.detector import ViewEmbedder
 from oddone.training import TrainedNetwork
 from oddone.transforms import one_view
 
@@ -22,7 +22,7 @@ def odin(trained: TrainedNetwork, temperature: float = 1000.0, magnitude: float 
     check_temperature(temperature)
     check_magnitude(magnitude)
     classifier = classifier_of(trained)
-    encoder = ViewEncoder(trained, one_view, "features")
+    encoder = ViewEmbedder(trained, one_view, "features")
 
     def logits_of_rows(rows: Float[Tensor, "rows 3 height width"]) -> Tensor:
         logits: Tensor = classifier(trained.network(rows).features)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from oddone.detector import ViewEncoder
+from oddone.detector import ViewEmbedder
 from oddone.errors import SettingsError
 
 KEPT_MAPS = 8
@@ -35,7 +35,7 @@ def perturbed(
     return rows - magnitude * gradient.sign()
 
 
-def images_at_once(encoder: ViewEncoder) -> int:
+def images_at_once(encoder: ViewEmbedder) -> int:
     """Return how many images make a good batch for a gradient."""
     return max(1, encoder.images_at_once // KEPT_MAPS)
 

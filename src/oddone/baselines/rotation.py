@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from oddone.baselines.judging import Judge, Judged, in_batches
 from oddone.baselines.logits import classifier_of
-from oddone.detector import ViewEncoder
+from oddone.detector import ViewEmbedder
 from oddone.errors import SettingsError
 from oddone.fusion import PerImage, PerView
 from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, four_turns
+from oddone.transforms import MakeViews, rotations
 
 
 def rotation(trained: TrainedNetwork) -> Judge:
     """Return the judge by how sure the upright image's class is, and how clear its four turns."""
-    return by_views(trained, four_turns, upright)
+    return by_views(trained, rotations, upright)
 
 
 def rotation_scores(
@@ -51,7 +51,7 @@ def by_views(
 ) -> Judge:
     """Return the judge by the views' turns, and by what becomes of their logits."""
     classifier, pose_classifier = classifier_of(trained), _pose_classifier_of(trained)
-    encoder = ViewEncoder(trained, views, "features")
+    encoder = ViewEmbedder(trained, views, "features")
 
     @torch.no_grad()
     def judge_batch(images: UInt8[Tensor, "images 3 height width"]) -> Judged:

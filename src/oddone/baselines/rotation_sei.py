@@ -9,9 +9,9 @@ from oddone.baselines.judging import Judge
 from oddone.baselines.rotation import by_views
 from oddone.fusion import average
 from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, eight_turns
+from oddone.transforms import MakeViews, rotations_and_mirrors
 
 
-def rotation_sei(trained: TrainedNetwork, views: MakeViews = eight_turns) -> Judge:
+def rotation_sei(trained: TrainedNetwork, views: MakeViews = rotations_and_mirrors) -> Judge:
     """Return the judge of `rotation`, with the logits and turns of all views averaged."""
     return by_views(trained, views, average)

@@ -1,6 +1,6 @@
 """The paper's tables, filled again: `oddone bench`."""
 
-from oddone.bench.models import Scale, cpu_scale, paper_scale
+from oddone.bench.recipes import Scale, cpu_scale, paper_scale
 from oddone.bench.record import Record, read_record, write_record
 from oddone.bench.rendering import as_csv, as_html, as_markdown, for_terminal
 from oddone.bench.runner import Bench, Stopped

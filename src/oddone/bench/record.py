@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from oddone.bench.models import Scale
+from oddone.bench.recipes import Scale
 from oddone.bench.schema import Maybe, Named, Schema, Share, check
 from oddone.bench.sets import Sets
 from oddone.bench.tables import TABLES, Column, Table
@@ -21,7 +21,7 @@ from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
 from oddone.errors import ArtifactError
 from oddone.evaluation import OODMetrics
-from oddone.training.files import write_json
+from oddone.files import write_json
 
 KIND = "oddone bench"
 FORMAT = 1

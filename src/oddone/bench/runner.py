@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from oddone.baselines import Judged
-from oddone.bench.judging import How, judge_all
-from oddone.bench.models import Plan, Scale, plan
+from oddone.bench.recipes import Plan, Scale, plan
 from oddone.bench.record import Filled, ModelRecord, RowRecord
+from oddone.bench.scoring import How, judge_all
 from oddone.bench.sets import TEST, Sets
 from oddone.bench.tables import OOD_NAMES, Row, Table
-from oddone.data.decode import Progress
+from oddone.device import choose_device
 from oddone.errors import DataError, SettingsError
 from oddone.evaluation import (
     Evaluation,
     accuracy_where_labelled,
     as_json,
     as_openood_csv,
-    judge,
+    evaluate_scores,
     labels_by_name,
 )
+from oddone.files import write_atomic
+from oddone.progress import Progress
 from oddone.training import (
     Outcome,
     RunDirectory,
-    Training,
+    TrainSettings,
     load_network,
     train as train_unwatched,
 )
-from oddone.training.files import write_bytes
-from oddone.training.loop import choose_device
-from oddone.training.settings_file import as_tables
+from oddone.training.settings_file import to_dict
 
 
 class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
@@ -53,7 +53,7 @@ class Bench:
     sets: Sets
     scale: Scale
     train: Train = train_unwatched
-    provenance: Callable[[Training], Mapping[str, Any]] = lambda _: {}
+    provenance: Callable[[TrainSettings], Mapping[str, Any]] = lambda _: {}
     """What to write beside a network, for who finds it."""
     announce: Callable[[str], None] = lambda _: None
     progress: Progress = lambda _done, _total, _what: None
@@ -88,7 +88,7 @@ class Bench:
         """Return the name of a network, which follows from all that decides what it learns."""
         outliers = self.sets.outliers if wanted.outliers else None
         decisive = {
-            "settings": as_tables(wanted.settings),
+            "settings": to_dict(wanted.settings),
             "data": self.sets.training.fingerprint,
             "start": None if wanted.start is None else self.key(wanted.start),
             "outliers": None if outliers is None else outliers.fingerprint,
@@ -98,7 +98,7 @@ class Bench:
 
     def run_of(self, wanted: Plan) -> RunDirectory:
         """Return the directory of a network, in which it may not be finished yet."""
-        return RunDirectory(self.folder / "models" / self.key(wanted))
+        return RunDirectory(self.folder / "recipes" / self.key(wanted))
 
     def _possible(self, table: Table) -> tuple[list[Row], tuple[str, ...]]:
         """Return the rows that can be filled, and what is left out."""
@@ -165,7 +165,7 @@ class Bench:
             key,
             wanted.name,
             None if wanted.start is None else self.key(wanted.start),
-            as_tables(wanted.settings),
+            to_dict(wanted.settings),
             last["step"],
             round(last["seconds"] / 60, 2),
         )
@@ -181,7 +181,7 @@ class Bench:
         for key in dict.fromkeys(map(self.key, plans.values())):
             own = [row for row in rows if self.key(plans[row]) == key]
             trained = load_network(self.run_of(plans[own[0]]).encoder)
-            trained.network.to(choose_device(trained.settings))
+            trained.network.to(choose_device(trained.settings.device))
             self.announce(f"judging by {plans[own[0]].name}, seed {trained.settings.seed}")
             hows: list[How] = list(dict.fromkeys(row.how for row in own))
             by_how = judge_all(trained, self.sets.training, sets, hows, self.progress)
@@ -191,7 +191,7 @@ class Bench:
     def _evaluated(self, table: Table, verdicts: Mapping[str, Judged]) -> Evaluation:
         labels = labels_by_name(self.sets.test.images, self.sets.training.classes)
         members = {group: self._members(table, group) for group in table.groups or {}}
-        return judge(
+        return evaluate_scores(
             verdicts[TEST].scores,
             {name: verdicts[name].scores for name in self.sets.oods},
             accuracy=accuracy_where_labelled(verdicts[TEST].labels, labels),
@@ -203,4 +203,4 @@ class Bench:
         folder = self.folder / table.name
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"\W+", "-", " ".join(row.names).lower())
-        write_bytes(folder / f"{name}-seed{seed}.csv", as_openood_csv(evaluation).encode())
+        write_atomic(folder / f"{name}-seed{seed}.csv", as_openood_csv(evaluation).encode())

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from oddone import baselines
-from oddone.bench import models
-from oddone.bench.judging import Baseline, Distance, How
-from oddone.bench.models import Model
+from oddone.bench import recipes
+from oddone.bench.recipes import Recipe
+from oddone.bench.scoring import Baseline, Distance, How
 from oddone.evaluation import Groups
 from oddone.fusion import average, harmonic, nearest, view_weighted
 
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
     names: tuple[str, ...]
     """As in the paper, one for each of the table's headings."""
-    model: Model
+    model: Recipe
     how: How
     paper: tuple[float | None, ...] = ()
     """The paper's numbers, one for each of the table's columns; none in rows that are ours."""
@@ -116,39 +116,39 @@ PAPER_MAIN = Table(
     ("Training method",),
     MAIN_COLUMNS,
     (
-        Row(("Baseline",), models.CROSS_ENTROPY, MSP, (93.6, 89.9, 84.3, 88.0, 86.4)),
-        Row(("ODIN",), models.CROSS_ENTROPY, ODIN, (93.6, 85.8, 83.2, 87.7, 85.8)),
+        Row(("Baseline",), recipes.CROSS_ENTROPY, MSP, (93.6, 89.9, 84.3, 88.0, 86.4)),
+        Row(("ODIN",), recipes.CROSS_ENTROPY, ODIN, (93.6, 85.8, 83.2, 87.7, 85.8)),
         Row(
             ("Mahalanobis Distance",),
-            models.CROSS_ENTROPY,
+            recipes.CROSS_ENTROPY,
             MAHALANOBIS,
             (94.1, 99.1, 87.9, 90.9, 88.2),
         ),
-        Row(("Energy",), models.CROSS_ENTROPY, ENERGY),
-        Row(("k-Nearest Neighbours",), models.CROSS_ENTROPY, NEIGHBOURS),
-        Row(("Auxiliary Rotation",), models.ROTATION, TURNS, (94.3, 97.3, 94.5, 94.7, 90.7)),
+        Row(("Energy",), recipes.CROSS_ENTROPY, ENERGY),
+        Row(("k-Nearest Neighbours",), recipes.CROSS_ENTROPY, NEIGHBOURS),
+        Row(("Auxiliary Rotation",), recipes.ROTATION, TURNS, (94.3, 97.3, 94.5, 94.7, 90.7)),
         Row(
             ("Outlier Exposure",),
-            models.OUTLIER_EXPOSURE,
+            recipes.OUTLIER_EXPOSURE,
             MSP,
             (None, 98.4, None, None, 93.3),
         ),
-        Row(("SupCLR ‡",), models.SUPCLR_SMALL, PLAIN, (93.8, 97.3, 91.6, 90.5, 88.6)),
-        Row(("CSI + SupCLR ‡",), models.CSI_SMALL, PLAIN, (94.8, 96.5, 92.1, 92.4, 90.5)),
+        Row(("SupCLR ‡",), recipes.SUPCLR_SMALL, PLAIN, (93.8, 97.3, 91.6, 90.5, 88.6)),
+        Row(("CSI + SupCLR ‡",), recipes.CSI_SMALL, PLAIN, (94.8, 96.5, 92.1, 92.4, 90.5)),
         Row(
             ("CSI + SupCLR + Ensemble ‡",),
-            models.CSI_SMALL,
+            recipes.CSI_SMALL,
             Distance(4, average),
             (96.1, 97.9, 93.5, 94.0, 92.2),
         ),
         Row(
             ("Auxiliary Rotation + SEI",),
-            models.ROTATION,
+            recipes.ROTATION,
             TURNS_SEI,
             (95.8, 98.4, 95.7, 95.8, 92.3),
         ),
-        Row(("MCL + SEI ‡",), models.MCL_SMALL, SEI, (95.9, 98.9, 96.0, 95.9, 93.1)),
-        Row(("MCL + SEI",), models.MCL, SEI, (96.4, 99.3, 96.3, 96.5, 94.0)),
+        Row(("MCL + SEI ‡",), recipes.MCL_SMALL, SEI, (95.9, 98.9, 96.0, 95.9, 93.1)),
+        Row(("MCL + SEI",), recipes.MCL, SEI, (96.4, 99.3, 96.3, 96.5, 94.0)),
     ),
     note=f"‡ ResNet-18 in the paper; the others are ResNet-34. {BY_DISTANCE}",
     decimals=1,
@@ -160,9 +160,9 @@ PAPER_SUPCLR = Table(
     ("Training method",),
     MAIN_COLUMNS,
     (
-        Row(("SupCLR",), models.SUPCLR_SMALL, PLAIN, (93.8, 97.3, 91.6, 90.5, 88.6)),
-        Row(("MCL",), models.MCL_SMALL, PLAIN, (93.1, 97.9, 93.8, 93.6, 90.8)),
-        Row(("MCL + SEI",), models.MCL_SMALL, SEI, (95.9, 98.9, 96.0, 95.9, 93.1)),
+        Row(("SupCLR",), recipes.SUPCLR_SMALL, PLAIN, (93.8, 97.3, 91.6, 90.5, 88.6)),
+        Row(("MCL",), recipes.MCL_SMALL, PLAIN, (93.1, 97.9, 93.8, 93.6, 90.8)),
+        Row(("MCL + SEI",), recipes.MCL_SMALL, SEI, (95.9, 98.9, 96.0, 95.9, 93.1)),
     ),
     note=f"All rows are ResNet-18 in the paper. {BY_DISTANCE}",
     decimals=1,
@@ -171,35 +171,35 @@ PAPER_SUPCLR = Table(
 PAPER_MCL = Table(
     "paper-mcl",
     "What each part of MCL adds",
-    ("Model",),
+    ("Recipe",),
     ABLATION_COLUMNS,
     (
-        Row(("Baseline (w/o NT-Xent)",), models.CROSS_ENTROPY, MSP, (93.61, 86.40)),
-        Row(("SimCLR (CE fine-tuned)",), models.SIMCLR_FINE_TUNED, MSP, (93.88, 87.56)),
-        Row(("SimCLR (joint fine-tuned)",), models.SIMCLR_JOINT, MSP, (93.91, 88.51)),
-        Row(("MCL (w/o SPA, w/o aux)",), models.MCL_WITHOUT_SPA, PLAIN, (91.41, 85.03)),
+        Row(("Baseline (w/o NT-Xent)",), recipes.CROSS_ENTROPY, MSP, (93.61, 86.40)),
+        Row(("SimCLR (CE fine-tuned)",), recipes.SIMCLR_FINE_TUNED, MSP, (93.88, 87.56)),
+        Row(("SimCLR (joint fine-tuned)",), recipes.SIMCLR_JOINT, MSP, (93.91, 88.51)),
+        Row(("MCL (w/o SPA, w/o aux)",), recipes.MCL_WITHOUT_SPA, PLAIN, (91.41, 85.03)),
         # Printed as 89.49 here, and as 90.49 in the three other tables that have it.
-        Row(("MCL (w/o aux)",), models.MCL_WITHOUT_TASK, PLAIN, (94.35, 90.49)),
-        Row(("MCL (CE fine-tuned)",), models.MCL_FINE_TUNED, MSP, (94.22, 88.89)),
-        Row(("MCL",), models.MCL, PLAIN, (94.03, 91.12)),
+        Row(("MCL (w/o aux)",), recipes.MCL_WITHOUT_TASK, PLAIN, (94.35, 90.49)),
+        Row(("MCL (CE fine-tuned)",), recipes.MCL_FINE_TUNED, MSP, (94.22, 88.89)),
+        Row(("MCL",), recipes.MCL, PLAIN, (94.03, 91.12)),
     ),
 )
 
 PAPER_SEI = Table(
     "paper-sei",
     "Ways to fuse the views of Self-Ensemble Inference",
-    ("Model", "Agg"),
+    ("Recipe", "Agg"),
     ABLATION_COLUMNS,
     (
-        Row(("MCL + w/o SEI", "-"), models.MCL, PLAIN, (94.03, 91.12)),
-        Row(("MCL + 4-way SEI", "avg"), models.MCL, Distance(4, average), (94.68, 93.20)),
-        Row(("MCL + 4-way SEI", "max"), models.MCL, Distance(4, nearest), (95.97, 92.30)),
-        Row(("MCL + 4-way SEI", "w-avg"), models.MCL, Distance(4, harmonic), (96.12, 93.29)),
-        Row(("MCL + 4-way SEI", "w-avg as printed"), models.MCL, Distance(4, view_weighted)),
-        Row(("MCL + 8-way SEI", "avg"), models.MCL, Distance(8, average), (94.74, 93.37)),
-        Row(("MCL + 8-way SEI", "max"), models.MCL, Distance(8, nearest), (96.40, 92.00)),
-        Row(("MCL + 8-way SEI", "w-avg"), models.MCL, Distance(8, harmonic), (96.43, 94.06)),
-        Row(("MCL + 8-way SEI", "w-avg as printed"), models.MCL, Distance(8, view_weighted)),
+        Row(("MCL + w/o SEI", "-"), recipes.MCL, PLAIN, (94.03, 91.12)),
+        Row(("MCL + 4-way SEI", "avg"), recipes.MCL, Distance(4, average), (94.68, 93.20)),
+        Row(("MCL + 4-way SEI", "max"), recipes.MCL, Distance(4, nearest), (95.97, 92.30)),
+        Row(("MCL + 4-way SEI", "w-avg"), recipes.MCL, Distance(4, harmonic), (96.12, 93.29)),
+        Row(("MCL + 4-way SEI", "w-avg as printed"), recipes.MCL, Distance(4, view_weighted)),
+        Row(("MCL + 8-way SEI", "avg"), recipes.MCL, Distance(8, average), (94.74, 93.37)),
+        Row(("MCL + 8-way SEI", "max"), recipes.MCL, Distance(8, nearest), (96.40, 92.00)),
+        Row(("MCL + 8-way SEI", "w-avg"), recipes.MCL, Distance(8, harmonic), (96.43, 94.06)),
+        Row(("MCL + 8-way SEI", "w-avg as printed"), recipes.MCL, Distance(8, view_weighted)),
     ),
     note=(
         "w-avg is the weighted average of the authors' code: the harmonic mean over views. The "
@@ -210,22 +210,22 @@ PAPER_SEI = Table(
 PAPER_AUX = Table(
     "paper-aux",
     "Turns as the auxiliary task, as data augmentation (DA), and not at all",
-    ("Model", "Agg"),
+    ("Recipe", "Agg"),
     ABLATION_COLUMNS,
     (
-        Row(("MCL + w/o Aux", "-"), models.MCL_WITHOUT_TASK, PLAIN, (94.35, 90.49)),
-        Row(("MCL + w/o Aux", "w-avg"), models.MCL_WITHOUT_TASK, SEI, (83.96, 71.17)),
-        Row(("MCL + DA", "-"), models.MCL_AUGMENTED, PLAIN, (92.55, 90.07)),
-        Row(("MCL + DA", "w-avg"), models.MCL_AUGMENTED, SEI, (94.70, 92.08)),
-        Row(("MCL + Aux", "-"), models.MCL, PLAIN, (94.03, 91.12)),
-        Row(("MCL + Aux", "w-avg"), models.MCL, SEI, (96.43, 94.06)),
+        Row(("MCL + w/o Aux", "-"), recipes.MCL_WITHOUT_TASK, PLAIN, (94.35, 90.49)),
+        Row(("MCL + w/o Aux", "w-avg"), recipes.MCL_WITHOUT_TASK, SEI, (83.96, 71.17)),
+        Row(("MCL + DA", "-"), recipes.MCL_AUGMENTED, PLAIN, (92.55, 90.07)),
+        Row(("MCL + DA", "w-avg"), recipes.MCL_AUGMENTED, SEI, (94.70, 92.08)),
+        Row(("MCL + Aux", "-"), recipes.MCL, PLAIN, (94.03, 91.12)),
+        Row(("MCL + Aux", "w-avg"), recipes.MCL, SEI, (96.43, 94.06)),
     ),
     note="Agg -: one view, without SEI; w-avg: 8-way SEI.",
 )
 
 
 def _in_both_spaces(
-    model: Model,
+    model: Recipe,
     names: tuple[str, str, str],
     how: Distance,
     of_features: tuple[float, ...],
@@ -245,81 +245,81 @@ FOUR, EIGHT = "4-way SEI + ", "8-way SEI + "
 PAPER_SEI_METRICS = Table(
     "paper-sei-metrics",
     "Self-Ensemble Inference by latent features (LF) and projection head (PH)",
-    ("Methods", "SEI", "Model"),
+    ("Methods", "SEI", "Recipe"),
     METRICS_COLUMNS,
     (
         *_in_both_spaces(
-            models.MCL_WITHOUT_TASK,
+            recipes.MCL_WITHOUT_TASK,
             (W_OUT, "-", ""),
             PLAIN,
             (91.74, 90.07, 57.55, 91.63, 87.23),
             (94.35, 90.49, 52.69, 91.28, 87.58),
         ),
         *_in_both_spaces(
-            models.MCL_WITHOUT_TASK,
+            recipes.MCL_WITHOUT_TASK,
             (W_OUT, "w-avg", EIGHT),
             SEI,
             (86.59, 76.89, 70.77, 75.89, 76.66),
             (83.96, 71.17, 76.11, 69.64, 71.59),
         ),
         *_in_both_spaces(
-            models.MCL_AUGMENTED,
+            recipes.MCL_AUGMENTED,
             (W_DA, "-", ""),
             PLAIN,
             (91.78, 90.00, 57.74, 91.55, 87.17),
             (92.55, 90.07, 54.93, 91.17, 87.89),
         ),
         *_in_both_spaces(
-            models.MCL_AUGMENTED,
+            recipes.MCL_AUGMENTED,
             (W_DA, "w-avg", EIGHT),
             SEI,
             (93.49, 92.65, 50.46, 93.00, 89.36),
             (94.70, 92.08, 44.94, 92.92, 90.55),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "-", ""),
             PLAIN,
             (90.04, 91.00, 51.56, 92.30, 88.62),
             (94.03, 91.12, 48.16, 91.80, 89.24),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "avg", FOUR),
             Distance(4, average),
             (91.12, 91.98, 49.27, 93.30, 89.46),
             (94.68, 93.20, 38.24, 93.83, 91.73),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "avg", EIGHT),
             Distance(8, average),
             (91.61, 92.14, 47.37, 93.41, 89.67),
             (94.74, 93.37, 36.23, 93.89, 92.04),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "max", FOUR),
             Distance(4, nearest),
             (93.62, 92.06, 45.66, 93.11, 89.37),
             (95.97, 92.30, 40.26, 92.33, 91.27),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "max", EIGHT),
             Distance(8, nearest),
             (94.35, 92.00, 44.63, 93.00, 89.19),
             (96.40, 92.00, 40.01, 91.84, 91.11),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "w-avg", FOUR),
             Distance(4, harmonic),
             (91.94, 92.34, 45.63, 93.50, 90.02),
             (96.12, 93.29, 37.06, 93.71, 92.17),
         ),
         *_in_both_spaces(
-            models.MCL,
+            recipes.MCL,
             ("MCL", "w-avg", EIGHT),
             SEI,
             (92.43, 92.53, 44.38, 93.64, 90.28),
@@ -332,42 +332,42 @@ PAPER_SEI_METRICS = Table(
 PAPER_MCL_METRICS = Table(
     "paper-mcl-metrics",
     "What each part of MCL adds, by more metrics",
-    ("Model",),
+    ("Recipe",),
     METRICS_COLUMNS,
     (
         Row(
             ("MCL (w/o SPA, w/o aux)",),
-            models.MCL_WITHOUT_SPA,
+            recipes.MCL_WITHOUT_SPA,
             PLAIN,
             (91.41, 85.03, 60.70, 84.26, 83.65),
         ),
         Row(
             ("MCL (w/o aux)",),
-            models.MCL_WITHOUT_TASK,
+            recipes.MCL_WITHOUT_TASK,
             PLAIN,
             (94.35, 90.49, 52.69, 91.28, 87.58),
         ),
         # The last number is 87.89 in the table of paper-sei-metrics.
         Row(
             ("MCL (w/o aux) + DA",),
-            models.MCL_AUGMENTED,
+            recipes.MCL_AUGMENTED,
             PLAIN,
             (92.55, 90.07, 54.93, 91.17, 87.98),
         ),
         Row(
             ("MCL (w/o aux) + DA + SEI",),
-            models.MCL_AUGMENTED,
+            recipes.MCL_AUGMENTED,
             SEI,
             (94.70, 92.08, 44.94, 92.92, 90.55),
         ),
-        Row(("MCL",), models.MCL, PLAIN, (94.03, 91.12, 48.16, 91.80, 89.24)),
+        Row(("MCL",), recipes.MCL, PLAIN, (94.03, 91.12, 48.16, 91.80, 89.24)),
         Row(
             ("MCL + fine-tuning",),
-            models.MCL_FINE_TUNED,
+            recipes.MCL_FINE_TUNED,
             MSP,
             (94.22, 88.89, 62.84, 90.20, 84.70),
         ),
-        Row(("MCL + SEI",), models.MCL, SEI, (96.43, 94.06, 32.67, 94.59, 93.21)),
+        Row(("MCL + SEI",), recipes.MCL, SEI, (96.43, 94.06, 32.67, 94.59, 93.21)),
     ),
     note=FPR,
 )
@@ -384,19 +384,19 @@ OPENOOD = Table(
         Column("fpr_at_95_ood", "far"),
     ),
     (
-        Row(("MSP",), models.CROSS_ENTROPY, MSP),
-        Row(("ODIN",), models.CROSS_ENTROPY, ODIN),
-        Row(("MDS",), models.CROSS_ENTROPY, MAHALANOBIS),
-        Row(("Energy",), models.CROSS_ENTROPY, ENERGY),
-        Row(("KNN",), models.CROSS_ENTROPY, NEIGHBOURS),
-        Row(("Rotation",), models.ROTATION, TURNS),
-        Row(("Rotation + SEI",), models.ROTATION, TURNS_SEI),
-        Row(("Outlier Exposure",), models.OUTLIER_EXPOSURE, MSP),
-        Row(("SupCLR",), models.SUPCLR, PLAIN),
-        Row(("CSI",), models.CSI, PLAIN),
-        Row(("CSI + Ensemble",), models.CSI, Distance(4, average)),
-        Row(("MCL",), models.MCL, PLAIN),
-        Row(("MCL + SEI",), models.MCL, SEI),
+        Row(("MSP",), recipes.CROSS_ENTROPY, MSP),
+        Row(("ODIN",), recipes.CROSS_ENTROPY, ODIN),
+        Row(("MDS",), recipes.CROSS_ENTROPY, MAHALANOBIS),
+        Row(("Energy",), recipes.CROSS_ENTROPY, ENERGY),
+        Row(("KNN",), recipes.CROSS_ENTROPY, NEIGHBOURS),
+        Row(("Rotation",), recipes.ROTATION, TURNS),
+        Row(("Rotation + SEI",), recipes.ROTATION, TURNS_SEI),
+        Row(("Outlier Exposure",), recipes.OUTLIER_EXPOSURE, MSP),
+        Row(("SupCLR",), recipes.SUPCLR, PLAIN),
+        Row(("CSI",), recipes.CSI, PLAIN),
+        Row(("CSI + Ensemble",), recipes.CSI, Distance(4, average)),
+        Row(("MCL",), recipes.MCL, PLAIN),
+        Row(("MCL + SEI",), recipes.MCL, SEI),
     ),
     note="FPR@95, as in OpenOOD: the share of IND images flagged when 95 % of OOD images are.",
     groups={

@@ -33,12 +33,12 @@ from oddone.bench import (
 )
 from oddone.cli.runs import provenance_of, train_watched
 from oddone.cli.sources import REPEATED, load_watched, sources_by_name
-from oddone.cli.terminal import advice, bar, counted, note, say
+from oddone.cli.terminal import bar, counted, note, say, show_warnings
 from oddone.data import ImageSet
-from oddone.data.decode import Progress
 from oddone.data.notation import EMBEDDED, SCHEMES
 from oddone.errors import DataError, SettingsError
-from oddone.training.files import write_bytes
+from oddone.files import write_atomic
+from oddone.progress import Progress
 
 INTERRUPTED = 130
 MINUTES = 10.0
@@ -184,7 +184,7 @@ def show(
     if out is None:
         sys.stdout.write(text)
     else:
-        write_bytes(out, text.encode())
+        write_atomic(out, text.encode())
         say(f"written to {out}")
 
 
@@ -198,7 +198,7 @@ def _watched() -> Iterator[tuple[Callable[[str], None], Progress]]:
             nonlocal shown
             stack.close()
             note(sentence)
-            stack.enter_context(advice(Console(stderr=True)))
+            stack.enter_context(show_warnings(Console(stderr=True)))
             shown = stack.enter_context(bar(MofNCompleteColumn(), TimeRemainingColumn()))
 
         def progress(done: int, total: int, what: str) -> None:

@@ -8,7 +8,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.cli.detectors import describe_threshold, file_of, open_detector
 from oddone.cli.sources import load_watched
-from oddone.cli.terminal import advice, bar, say
+from oddone.cli.terminal import bar, say, show_warnings
 from oddone.errors import DataError, SettingsError
 
 app = App(name="calibrate")
@@ -48,7 +48,10 @@ def calibrate(
             f"the {len(images):,} images of {source} are those that the detector was trained on, "
             f"and would set the threshold too low; calibrate with new ones"
         )
-    with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with (
+        show_warnings(Console(stderr=True)),
+        bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
+    ):
         after = before.calibrate(images, false_alarms=false_alarms, progress=progress)
     file = file_of("detector", detector) if out is None else out
     after.save(file)

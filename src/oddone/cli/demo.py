@@ -19,13 +19,13 @@ from oddone.cli.terminal import bar, say
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.errors import SettingsError
-from oddone.evaluation import Evaluation, as_json, evaluate, judge
+from oddone.evaluation import Evaluation, as_json, evaluate, evaluate_scores
+from oddone.files import write_json
 from oddone.metrics import accuracy
 from oddone.presets import demo as demo_settings
 from oddone.report import draw_explanation, save_figure
 from oddone.report.words import in_words
-from oddone.training import RunDirectory, Training, load_network, split
-from oddone.training.files import write_json
+from oddone.training import RunDirectory, TrainSettings, load_network, split
 from oddone.transforms import one_view
 
 KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
@@ -89,7 +89,7 @@ def demo(
     return 0
 
 
-def compare(out: Path, settings: Training) -> tuple[Detector, dict[str, Evaluation]]:
+def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Evaluation]]:
     """Return the detector, and how it does beside its plain form and beside cross-entropy."""
     images = Sets(
         load(KNOWN),
@@ -108,7 +108,7 @@ def compare(out: Path, settings: Training) -> tuple[Detector, dict[str, Evaluati
         upright = Detector.fit(
             detector.encoder.trained,
             images.training,
-            only=split(images.training, settings).training,
+            indices=split(images.training, settings).training,
             views=one_view,
             progress=progress,
         )
@@ -119,7 +119,7 @@ def compare(out: Path, settings: Training) -> tuple[Detector, dict[str, Evaluati
     return detector, results | _cross_entropy_results(classifier, images)
 
 
-def _trained(folder: Path, source: ImageSet, settings: Training) -> RunDirectory:
+def _trained(folder: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
     """Return a finished run, which may have been begun by an earlier demo."""
     if (folder / "settings.toml").exists():
         run = RunDirectory.open(folder)
@@ -137,7 +137,7 @@ def _cross_entropy_results(run: RunDirectory, images: Sets) -> dict[str, Evaluat
     odd = {name: logits_of(trained, ood.images) for name, ood in images.odd.items()}
     correct = accuracy(test.argmax(dim=1), images.test.labels)
     return {
-        f"cross-entropy, {name}": judge(
+        f"cross-entropy, {name}": evaluate_scores(
             score(test), {ood: score(logits) for ood, logits in odd.items()}, accuracy=correct
         )
         for name, score in (("softmax", msp_scores), ("energy", energy_scores))

@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Literal
 
 from oddone.detector import Detector
+from oddone.device import choose_device
 from oddone.errors import ArtifactError
 from oddone.training import RunDirectory
-from oddone.training.loop import choose_device
-from oddone.training.settings import Training
 
 
 def open_detector(path: Path) -> Detector:
     """Return the detector in a file, or in the directory of a finished run, on the best device."""
-    return Detector.load(file_of("detector", path)).to(choose_device(Training(steps=1)))
+    return Detector.load(file_of("detector", path)).to(choose_device())
 
 
 def file_of(what: Literal["detector", "encoder"], path: Path) -> Path:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from oddone.cli.detectors import open_detector
 from oddone.cli.sources import REPEATED, load_watched, sources_by_name
-from oddone.cli.terminal import advice, bar, counted, say
+from oddone.cli.terminal import bar, counted, say, show_warnings
 from oddone.errors import SettingsError
 from oddone.evaluation import (
     Evaluation,
@@ -23,7 +23,7 @@ from oddone.evaluation import (
     check_groups,
     evaluate as evaluate_detector,
 )
-from oddone.training.files import write_bytes, write_json
+from oddone.files import write_atomic, write_json
 
 ENDINGS = (".json", ".csv")
 
@@ -69,7 +69,10 @@ def evaluate(
     opened = open_detector(detector)
     known = load_watched(source, opened.image_size)
     odd = {name: load_watched(notation, opened.image_size) for name, notation in sources.items()}
-    with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with (
+        show_warnings(Console(stderr=True)),
+        bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
+    ):
         evaluation = evaluate_detector(opened, known, odd, groups=groups, progress=progress)
     _show(evaluation, detector)
     for path in out:
@@ -89,7 +92,7 @@ def _write(evaluation: Evaluation, path: Path) -> None:
     if path.suffix == ".json":
         write_json(path, as_json(evaluation))
     else:
-        write_bytes(path, as_openood_csv(evaluation).encode())
+        write_atomic(path, as_openood_csv(evaluation).encode())
 
 
 def _show(evaluation: Evaluation, detector: Path) -> None:
@@ -128,5 +131,5 @@ def _table(evaluation: Evaluation) -> Table:
 
 def _shares(result: OODResult | GroupResult) -> list[str]:
     m = result.metrics
-    shares = (result.caught, m.auroc, m.fpr_at_95_ind, m.fpr_at_95_ood, m.aupr_in, m.aupr_out)
+    shares = (result.detected, m.auroc, m.fpr_at_95_ind, m.fpr_at_95_ood, m.aupr_in, m.aupr_out)
     return ["" if share is None else f"{share:.2%}" for share in shares]

@@ -13,8 +13,8 @@ from oddone.cli.sources import REPEATED, load_watched, sources_by_name
 from oddone.cli.terminal import bar, say
 from oddone.detector import Detector
 from oddone.errors import SettingsError
+from oddone.files import write_atomic
 from oddone.training import RunDirectory
-from oddone.training.files import write_bytes
 
 if TYPE_CHECKING:
     from oddone.report.figures import Illustration
@@ -220,7 +220,7 @@ def _save_figures(illustrations: "Mapping[str, Illustration]", folder: Path) -> 
 
 def _write(page: str, out: Path) -> None:
     try:
-        write_bytes(out, page.encode())
+        write_atomic(out, page.encode())
     except OSError as error:
         raise SettingsError(
             f"--out {out} cannot be written: {error.strerror}; choose another place"

@@ -20,14 +20,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from oddone.cli.terminal import advice, bar
+from oddone.cli.terminal import bar, show_warnings
 from oddone.data import ImageSet
 from oddone.detector import Detector, detector_of_run
-from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, Training, train
+from oddone.device import keep_freed_memory
+from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, TrainSettings, train
 
 
 def provenance_of(
-    source: str, images: ImageSet, settings: Training, *, strict: bool
+    source: str, images: ImageSet, settings: TrainSettings, *, strict: bool
 ) -> dict[str, Any]:
     """Return what one would want to know to repeat a run."""
     packages = ("oddone", "torch", "numpy", "pillow", "safetensors")
@@ -63,7 +64,7 @@ def identified(encoder: Path) -> dict[str, str]:
 
 def train_watched(
     images: ImageSet,
-    settings: Training,
+    settings: TrainSettings,
     run: RunDirectory,
     watch: Callable[[Report], None] | None = None,
     *,
@@ -77,10 +78,11 @@ def train_watched(
         TextColumn("{task.fields[eta]} left"),
         TextColumn("{task.fields[status]}"),
     )
+    keep_freed_memory()  # a step asks for the same buffers again
     console = Console(stderr=True)
     with (
         _interrupts() as interrupted,
-        advice(console),
+        show_warnings(console),
         Progress(*columns, console=console) as shown,
     ):
         task = shown.add_task("training", total=1.0, status="", eta="?")
@@ -155,7 +157,10 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def finish_detector(run: RunDirectory, images: ImageSet) -> Detector:
     """Fit and calibrate the detector of a finished run, and save it there."""
-    with advice(Console(stderr=True)), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with (
+        show_warnings(Console(stderr=True)),
+        bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
+    ):
         detector = detector_of_run(run, images, progress=progress)
     detector.save(run.detector)
     return detector

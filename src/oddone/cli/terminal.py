@@ -53,7 +53,7 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def advice(console: Console) -> Iterator[None]:
+def show_warnings(console: Console) -> Iterator[None]:
     """Show our warnings as one line of advice each, above the progress bar of the console."""
     ours = (DataWarning, SettingsWarning)
     with warnings.catch_warnings():

@@ -29,12 +29,12 @@ from oddone.training import (
     Report,
     RunDirectory,
     TrainedNetwork,
-    Training,
+    TrainSettings,
     load_network,
 )
 from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.loop import build_network
-from oddone.training.settings_file import as_tables, read_tables
+from oddone.training.settings_file import read_toml, to_dict
 from oddone.training.trainable import check_outliers, check_source
 
 INTERRUPTED = 130
@@ -43,7 +43,7 @@ GO_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
 LENGTHS = ("epochs", "steps", "minutes")
 
 
-def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill in what the flags leave open: first from --config FILE, then from --preset NAME."""
     flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
     unheard = [name for name, given in flags.items() if given and name not in GO_WITH_RESUME]
@@ -56,8 +56,8 @@ def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -
     if preset not in PRESETS:
         near = difflib.get_close_matches(preset, PRESETS, n=1) or list(PRESETS)
         raise SettingsError(f"--preset {preset}: there is no such preset; try {near[0]!r}")
-    sources = [(config, read_tables(Path(config))) for config in flags["--config"]]
-    sources.append((f"preset {preset}", as_tables(PRESETS[preset]())))
+    sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
+    sources.append((f"preset {preset}", to_dict(PRESETS[preset]())))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
         # A run has one length: the flags' comes first, then the file's, then the preset's.
@@ -67,7 +67,7 @@ def layers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -
         Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
 
 
-app = App(name="train", config=(check_whole_numbers, layers))
+app = App(name="train", config=(check_whole_numbers, resolve_settings))
 
 
 @app.default
@@ -84,7 +84,7 @@ def train(
     preset: str = "cpu",  # noqa: ARG001  (`layers` reads it)
     config: Path | None = None,  # noqa: ARG001  (`layers` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
-    settings: Annotated[Training, Parameter(name="*")] = CPU,
+    settings: Annotated[TrainSettings, Parameter(name="*")] = CPU,
 ) -> int:
     """Train a detector on labelled images: the encoder, its Gaussians, and a calibrated threshold.
 
@@ -150,7 +150,7 @@ class _Given(NamedTuple):
 
 
 def _loaded(
-    source: str, outliers: str | None, start: Path | None, settings: Training, *, strict: bool
+    source: str, outliers: str | None, start: Path | None, settings: TrainSettings, *, strict: bool
 ) -> tuple[_Given, dict[str, Any]]:
     """Return what a new run learns from, and its provenance; what makes no run is an error."""
     images = _load(source, settings.model.image_size, strict=strict)

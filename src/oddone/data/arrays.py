@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Int64, Integer, Shaped, UInt8
 from PIL import Image
 
-from oddone.data.decode import Progress, central_square, in_parallel
+from oddone.data.decode import central_square, in_parallel
 from oddone.data.image_set import ImageSet
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 AT_ONCE = 4096  # images that are converted or hashed at a time, to bound the memory it takes
 

@@ -20,9 +20,10 @@ import numpy as np
 import platformdirs
 from jaxtyping import UInt8
 
-from oddone.data.decode import BrokenImageError, Progress, decode, in_parallel, without_warnings
+from oddone.data.decode import BrokenImageError, decode, in_parallel, without_warnings
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 VERSION = 1
 ATTEMPTS = 3

@@ -191,12 +191,12 @@ def _missing(edition: Edition, path: Path, split: Split, missing: list[str]) -> 
     )
 
 
-class _Batch(NamedTuple):
+class _CifarFile(NamedTuple):
     images: np.ndarray
     labels: np.ndarray
 
 
-def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _Batch:
+def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarFile:
     held = unpickled(content, name)
     pixels, labels = held.get("data"), held.get(edition.labels)
     if (
@@ -219,7 +219,7 @@ def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _Batch:
             f"{name} holds the label {outside[0]!r}, which is not one of 0 to {classes - 1}; "
             f"get it from its authors"
         )
-    return _Batch(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
+    return _CifarFile(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
 
 
 def _class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:

@@ -25,8 +25,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-Progress = Callable[[int, int, str], None]
-"""Called with how many are done, of how many, and what is being done."""
+from oddone.progress import Progress
 
 ENDINGS = frozenset(
     {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}

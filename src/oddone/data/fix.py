@@ -16,13 +16,13 @@ from PIL import Image
 from oddone.data.decode import (
     ENDINGS,
     BrokenImageError,
-    Progress,
     in_parallel,
     read_picture,
     without_warnings,
 )
 from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 SHORTER_SIDE = 256
 SIZE = 32

@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import median
 
 from oddone.data.cache import ListedFile, Listing, decoded
-from oddone.data.decode import ENDINGS, Progress, shorter_side, without_warnings
+from oddone.data.decode import ENDINGS, shorter_side, without_warnings
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 SIZES = (224, 128, 64, 32)
 SAMPLE = 200

@@ -6,10 +6,10 @@ import numpy as np
 
 from oddone.data.arrays import numbered
 from oddone.data.cache import ListedFile, Listing
-from oddone.data.decode import Progress
 from oddone.data.folder import list_files, read_listing
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 
 def read_imglist(

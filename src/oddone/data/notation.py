@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from oddone.data.arrays import read_arrays, resized
 from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
-from oddone.data.decode import ENDINGS, Progress
+from oddone.data.decode import ENDINGS
 from oddone.data.folder import (
     class_folders,
     found_in,
@@ -22,6 +22,7 @@ from oddone.data.image_set import ImageSet
 from oddone.data.imglist import read_imglist
 from oddone.data.svhn import read_svhn
 from oddone.errors import DataError, SettingsError
+from oddone.progress import Progress
 
 Split = Literal["train", "test"]
 

@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 
 from oddone.data.arrays import resized
 from oddone.data.cache import attempted
-from oddone.data.decode import Progress, in_parallel, without_warnings
+from oddone.data.decode import in_parallel, without_warnings
 from oddone.data.folder import pictures_below, status_of
 from oddone.data.image_set import ImageSet
 from oddone.data.imglist import parse_imglist
@@ -22,6 +22,7 @@ from oddone.data.notation import (
     parse,
     possible_schemes,
 )
+from oddone.progress import Progress
 
 Source = ImageSet | str | Path | Sequence[str | Path]
 """Images, a notation or path, or several of these."""

@@ -19,14 +19,14 @@ from oddone import __version__
 from oddone.density import Gaussians
 from oddone.detector.calibration import Calibration
 from oddone.detector.detector import Detector
-from oddone.detector.naming import Naming
+from oddone.detector.probe import LinearProbe
 from oddone.detector.references import References
-from oddone.detector.view_encoder import Space, ViewEncoder
+from oddone.detector.view_embedder import Space, ViewEmbedder
 from oddone.errors import ArtifactError, SettingsError
+from oddone.files import write_tensors
 from oddone.fusion import FUSIONS
+from oddone.tensor_file import TensorFile
 from oddone.training.encoder_file import described, rebuilt
-from oddone.training.files import write_tensors
-from oddone.training.tensor_file import TensorFile
 from oddone.transforms import VIEW_SETS
 
 KIND = "detector"
@@ -58,7 +58,7 @@ def load_detector(path: Path | str, *, body: nn.Module | None = None) -> Detecto
     file = TensorFile.read(Path(path))
     _check_kind(file)
     _check_digest(file)
-    encoder = ViewEncoder(
+    encoder = ViewEmbedder(
         rebuilt(file, file.below("network."), body=body),
         _chosen(file, "views", VIEW_SETS),
         _chosen(file, "space", SPACES),
@@ -66,7 +66,7 @@ def load_detector(path: Path | str, *, body: nn.Module | None = None) -> Detecto
     return Detector(
         encoder,
         _gaussians(file, encoder),
-        _naming(file, encoder),
+        _probe(file, encoder),
         _chosen(file, "fuse", FUSIONS),
         _references(file, encoder),
         _calibration(file),
@@ -106,9 +106,9 @@ def _tensors(detector: Detector) -> dict[str, Tensor]:
         ),
         "references.ends": torch.tensor(list(map(len, references.thumbnails))).long().cumsum(0),
     }
-    if detector.naming is not None:
-        tensors["naming.weight"] = detector.naming.weight
-        tensors["naming.bias"] = detector.naming.bias
+    if detector.probe is not None:
+        tensors["naming.weight"] = detector.probe.weight
+        tensors["naming.bias"] = detector.probe.bias
     if detector.calibration is not None:
         tensors["calibration.scores"] = detector.calibration.scores
     return tensors
@@ -174,7 +174,7 @@ def _chosen(file: TensorFile, what: str, named: Mapping[str, Choice]) -> Choice:
     return named[name]
 
 
-def _gaussians(file: TensorFile, encoder: ViewEncoder) -> Gaussians:
+def _gaussians(file: TensorFile, encoder: ViewEmbedder) -> Gaussians:
     trained = encoder.trained
     if not trained.classes:
         raise file.inconsistent("it has no classes")
@@ -187,18 +187,18 @@ def _gaussians(file: TensorFile, encoder: ViewEncoder) -> Gaussians:
     )
 
 
-def _naming(file: TensorFile, encoder: ViewEncoder) -> Naming | None:
+def _probe(file: TensorFile, encoder: ViewEmbedder) -> LinearProbe | None:
     if "naming.weight" not in file.tensors:
         return None
     poses, classes = int(encoder.poses.max()) + 1, len(encoder.trained.classes)
     dim = encoder.trained.network.encoder.feature_dim
-    return Naming(
+    return LinearProbe(
         file.tensor("naming.weight", torch.float32, poses, classes, dim),
         file.tensor("naming.bias", torch.float32, poses, classes),
     )
 
 
-def _references(file: TensorFile, encoder: ViewEncoder) -> References:
+def _references(file: TensorFile, encoder: ViewEmbedder) -> References:
     classes, head_dim = len(encoder.trained.classes), encoder.trained.settings.model.head_dim
     paths = file.texts("paths")
     labels = file.tensor("references.labels", torch.int64, len(paths))

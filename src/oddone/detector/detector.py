@@ -12,26 +12,26 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from oddone.data import ImageSet, load
-from oddone.data.decode import Progress
 from oddone.data.stream import Source
 from oddone.density import Gaussians, Shrinkage
 from oddone.detector.calibration import Calibration
-from oddone.detector.fitting import names_of_groups, one_pass
-from oddone.detector.naming import Naming
+from oddone.detector.fitting import fit_statistics, names_of_groups
+from oddone.detector.probe import LinearProbe
 from oddone.detector.references import Neighbour, References
-from oddone.detector.side_by_side import side_by_side
-from oddone.detector.view_encoder import (
+from oddone.detector.view_embedder import (
     EncodedViews,
     Pixels,
     Space,
-    ViewEncoder,
+    ViewEmbedder,
     as_tensor,
     batches_of,
 )
+from oddone.device import map_in_threads
 from oddone.errors import SettingsError, SettingsWarning
 from oddone.fusion import Fuse, PerView, Verdicts, decide, harmonic
+from oddone.progress import Progress
 from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, eight_turns, one_view
+from oddone.transforms import MakeViews, one_view, rotations_and_mirrors
 
 Names = Literal["linear", "nearest"]
 
@@ -79,10 +79,10 @@ class _Measured(NamedTuple):
 class Detector:
     """A classifier that knows when it is looking at something it has never seen."""
 
-    encoder: ViewEncoder
+    encoder: ViewEmbedder
     gaussians: Gaussians
     """One per (pose, class), to measure how odd an image is."""
-    naming: Naming | None
+    probe: LinearProbe | None
     """What says which class it is; None: the nearest, as in the paper."""
     fuse: Fuse
     references: References
@@ -95,8 +95,8 @@ class Detector:
         trained: TrainedNetwork,
         source: ImageSet | str,
         *,
-        only: Int[np.ndarray, " some"] | None = None,
-        views: MakeViews = eight_turns,
+        indices: Int[np.ndarray, " some"] | None = None,
+        views: MakeViews = rotations_and_mirrors,
         fuse: Fuse = harmonic,
         space: Space = "head",
         shrinkage: Shrinkage = "oas",
@@ -121,21 +121,23 @@ class Detector:
                 stacklevel=2,
             )
         source = _loaded(source, trained)
-        only = image_numbers(source, only)
-        encoder = ViewEncoder(trained, views, space)
-        learned = one_pass(encoder, source, only, progress)
-        group_names = names_of_groups(learned.moments, trained.classes)
-        gaussians = Gaussians.fit(learned.moments, shrinkage, tied, group_names)
-        naming = None
+        indices = checked_indices(source, indices)
+        encoder = ViewEmbedder(trained, views, space)
+        statistics = fit_statistics(encoder, source, indices, progress)
+        group_names = names_of_groups(statistics.moments, trained.classes)
+        gaussians = Gaussians.fit(statistics.moments, shrinkage, tied, group_names)
+        probe = None
         if names == "linear":
             poses = encoder.poses.cpu()
-            naming = Naming.fit(learned.features, poses, learned.labels, len(trained.classes))
+            probe = LinearProbe.fit(
+                statistics.features, poses, statistics.labels, len(trained.classes)
+            )
         return Detector(
             encoder,
             gaussians.to(dtype=torch.float32),
-            naming,
+            probe,
             fuse,
-            learned.references,
+            statistics.references,
         ).to(encoder.device)
 
     def save(self, path: Path | str) -> None:
@@ -172,8 +174,8 @@ class Detector:
     def to(self, device: torch.device | str) -> "Detector":
         """Return the detector on another device; its network moves there."""
         self.encoder.trained.network.to(device)
-        naming = None if self.naming is None else self.naming.to(device)
-        return replace(self, gaussians=self.gaussians.to(device), naming=naming)
+        probe = None if self.probe is None else self.probe.to(device)
+        return replace(self, gaussians=self.gaussians.to(device), probe=probe)
 
     def __call__(self, images: Pixels | np.ndarray) -> Verdicts:
         """Return the verdicts on images of the encoder's size: uint8, or floats from 0 to 1.
@@ -187,7 +189,7 @@ class Detector:
         source: ImageSet | str,
         *,
         false_alarms: float = 0.05,
-        only: Int[np.ndarray, " some"] | None = None,
+        indices: Int[np.ndarray, " some"] | None = None,
         progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector with a threshold that flags this share of normal images.
@@ -195,12 +197,12 @@ class Detector:
         The source holds normal images that were not trained on; their labels do not matter.
         """
         source = _loaded(source, self.encoder.trained)
-        only = image_numbers(source, only)
+        indices = checked_indices(source, indices)
         scores = [torch.empty(0)]
-        for _, images in batches_of(source.images, only, self.encoder.images_at_once):
+        for _, images in batches_of(source.images, indices, self.encoder.images_at_once):
             scores.append(self(images).scores)
             if progress is not None:
-                progress(sum(map(len, scores)), len(only), "calibrating")
+                progress(sum(map(len, scores)), len(indices), "calibrating")
         calibration = Calibration.of(torch.cat(scores), false_alarms)
         return replace(self, calibration=calibration)
 
@@ -255,7 +257,7 @@ class Detector:
         return decided._replace(labels=measured.probabilities.argmax(dim=1))
 
     def _measured(self, images: Pixels | np.ndarray) -> _Measured:
-        batches = side_by_side(self._measured_batch, self._batches(images), self.encoder.device)
+        batches = map_in_threads(self._measured_batch, self._batches(images), self.encoder.device)
         return _Measured(
             torch.cat([batch.distances for batch in batches], dim=1).cpu(),
             torch.cat([batch.probabilities for batch in batches]).cpu(),
@@ -275,8 +277,8 @@ class Detector:
     def _probabilities(
         self, encoded: EncodedViews, distances: PerView
     ) -> Float[Tensor, "images classes"]:
-        if self.naming is not None:
-            return self.naming.probabilities(encoded.features, encoded.poses)
+        if self.probe is not None:
+            return self.probe.probabilities(encoded.features, encoded.poses)
         # Those of Gaussians of equal volume; the nearest is the likeliest.
         return (-self.fuse(distances).square() / 2).softmax(dim=1)
 
@@ -294,17 +296,17 @@ def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
     return source
 
 
-def image_numbers(
-    source: ImageSet, only: Int[np.ndarray, " some"] | None
+def checked_indices(
+    source: ImageSet, indices: Int[np.ndarray, " some"] | None
 ) -> Int[np.ndarray, " some"]:
     """Return the numbers of the images that are meant, which by default are all."""
-    if only is None:
+    if indices is None:
         return np.arange(len(source))
-    if not np.issubdtype(only.dtype, np.integer):
-        raise SettingsError(f"only holds {only.dtype}; pass the numbers of the images to use")
-    outside = only[(only < 0) | (only >= len(source))]
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise SettingsError(f"only holds {indices.dtype}; pass the numbers of the images to use")
+    outside = indices[(indices < 0) | (indices >= len(source))]
     if len(outside) > 0:
         raise SettingsError(
             f"only holds {outside[0]}, and the {len(source)} images are numbered from 0"
         )
-    return only
+    return indices

@@ -8,12 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.data import ImageSet
-from oddone.data.decode import Progress
 from oddone.density import Moments
 from oddone.detector.references import References, as_thumbnail, choose_evenly
-from oddone.detector.side_by_side import side_by_side
-from oddone.detector.view_encoder import ViewEncoder, batches_of
+from oddone.detector.view_embedder import ViewEmbedder, batches_of
+from oddone.device import map_in_threads
 from oddone.errors import DataError
+from oddone.progress import Progress
 from oddone.training import TrainedNetwork
 
 MOST_REFERENCES = 5000
@@ -21,7 +21,7 @@ MOST_NAMED = 20_000  # images from which names are learned; more would take memo
 IMAGES_PER_MOMENTS = 1024
 
 
-class Learned(NamedTuple):
+class FitStatistics(NamedTuple):
     """What a detector needs to know of the training images."""
 
     moments: Moments
@@ -32,15 +32,15 @@ class Learned(NamedTuple):
     labels: Int[Tensor, " named"]
 
 
-def one_pass(
-    encoder: ViewEncoder,
+def fit_statistics(
+    encoder: ViewEmbedder,
     source: ImageSet,
-    only: Int[np.ndarray, " some"],
+    indices: Int[np.ndarray, " some"],
     progress: Progress | None,
-) -> Learned:
+) -> FitStatistics:
     """Return what is learned from the images, which are read once."""
     classes = len(encoder.trained.classes)
-    labels = source.labels[only]
+    labels = source.labels[indices]
     check_classes(source, encoder.trained)
     check_labels(labels, classes)
     seed = encoder.trained.settings.seed
@@ -48,10 +48,10 @@ def one_pass(
     named = choose_evenly(labels, MOST_NAMED, seed)
     moments: Moments | None = None
     heads, features = [], []
-    for start in range(0, len(only), IMAGES_PER_MOMENTS):
-        part = only[start : start + IMAGES_PER_MOMENTS]
+    for start in range(0, len(indices), IMAGES_PER_MOMENTS):
+        part = indices[start : start + IMAGES_PER_MOMENTS]
         batches = [batch for _, batch in batches_of(source.images, part, encoder.images_at_once)]
-        encoded = side_by_side(encoder, batches, encoder.device)
+        encoded = map_in_threads(encoder, batches, encoder.device)
         here = _moments(
             torch.cat([batch.embeddings for batch in encoded], dim=1),
             encoded[0].poses,
@@ -68,15 +68,17 @@ def one_pass(
             ].cpu()
         )
         if progress is not None:
-            progress(start + len(part), len(only), "fitting")
+            progress(start + len(part), len(indices), "fitting")
     assert moments is not None  # noqa: S101  (there is at least one image)
     references = References(
         torch.cat(heads).half().cpu(),
         torch.from_numpy(labels[referred]),
-        tuple(source.paths[number] for number in only[referred]),
-        tuple(as_thumbnail(source.images[number]) for number in only[referred]),
+        tuple(source.paths[number] for number in indices[referred]),
+        tuple(as_thumbnail(source.images[number]) for number in indices[referred]),
     )
-    return Learned(moments, references, torch.cat(features, dim=1), torch.from_numpy(labels[named]))
+    return FitStatistics(
+        moments, references, torch.cat(features, dim=1), torch.from_numpy(labels[named])
+    )
 
 
 def _within(

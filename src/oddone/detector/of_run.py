@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from oddone.data import ImageSet
-from oddone.data.decode import Progress
 from oddone.detector.detector import Detector
-from oddone.detector.view_encoder import Space
+from oddone.detector.view_embedder import Space
+from oddone.device import choose_device
 from oddone.errors import SettingsError
-from oddone.training import RunDirectory, Training, load_network, split
-from oddone.training.loop import choose_device
-from oddone.transforms import MakeViews, eight_turns, one_view
+from oddone.progress import Progress
+from oddone.training import RunDirectory, TrainSettings, load_network, split
+from oddone.transforms import MakeViews, one_view, rotations_and_mirrors
 
 
 def detector_of_run(
@@ -27,12 +27,12 @@ def detector_of_run(
     if not run.encoder.is_file():
         raise SettingsError(f"{run.path} is not finished; go on with oddone train --resume")
     trained = load_network(run.encoder)
-    trained.network.to(choose_device(trained.settings))
+    trained.network.to(choose_device(trained.settings.device))
     parts = split(source, trained.settings)
     detector = Detector.fit(
         trained,
         source,
-        only=parts.training,
+        indices=parts.training,
         views=views_for(trained.settings),
         space=space_for(trained.settings),
         progress=progress,
@@ -41,15 +41,15 @@ def detector_of_run(
     if len(parts.held_out) == 0:
         return detector
     return detector.calibrate(
-        source, false_alarms=false_alarms, only=parts.held_out, progress=progress
+        source, false_alarms=false_alarms, indices=parts.held_out, progress=progress
     )
 
 
-def views_for(settings: Training) -> MakeViews:
+def views_for(settings: TrainSettings) -> MakeViews:
     """Return the views that an encoder so trained can tell apart."""
-    return eight_turns if settings.rotations == "task" else one_view
+    return rotations_and_mirrors if settings.rotations == "task" else one_view
 
 
-def space_for(settings: Training) -> Space:
+def space_for(settings: TrainSettings) -> Space:
     """Return where an encoder so trained tells classes apart: a classifier reads the features."""
     return "features" if settings.has_classifier else "head"

@@ -5,10 +5,10 @@ from itertools import islice
 
 import numpy as np
 
-from oddone.data.decode import Progress
 from oddone.data.stream import Picture, Source, stream
 from oddone.detector.detector import Detector, Scored
 from oddone.errors import SettingsError
+from oddone.progress import Progress
 
 
 def score(

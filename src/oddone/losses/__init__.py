@@ -2,15 +2,15 @@
 
 from oddone.losses.contrast import masked_contrast
 from oddone.losses.masks import Masks, Unpaired, count_unpaired
-from oddone.losses.mcl import MCL, AlphaRange, MCLTerms, mcl_loss
+from oddone.losses.mcl import AlphaRange, MCLSettings, MCLTerms, mcl_loss
 from oddone.losses.modules import MCLLoss, SimCLRLoss, SupConLoss
 from oddone.losses.simclr import simclr_loss
 from oddone.losses.supcon import supcon_loss
 
 __all__ = [
-    "MCL",
     "AlphaRange",
     "MCLLoss",
+    "MCLSettings",
     "MCLTerms",
     "Masks",
     "SimCLRLoss",

@@ -42,7 +42,7 @@ class AlphaRange(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCL:
+class MCLSettings:
     """How masked contrastive learning pulls and pushes; the defaults are the paper's Section 4.
 
     docs/paper.md says where the paper and its authors' code differ and which setting is which.
@@ -129,7 +129,7 @@ def mcl_loss(
     labels: Int[Tensor, " rows"],
     poses: Int[Tensor, " rows"] | None,
     parents: Int[Tensor, " rows"],
-    settings: MCL,
+    settings: MCLSettings,
     *,
     generator: torch.Generator | None = None,
 ) -> MCLTerms:
@@ -185,7 +185,7 @@ Partners = Callable[[Tensor, Tensor, Tensor], Tensor]
 def _partners(
     groups: Float[Tensor, " rows"],
     families: Float[Tensor, " rows"],
-    settings: MCL,
+    settings: MCLSettings,
     generator: torch.Generator | None,
 ) -> Partners:
     """Return how SPA attracts: all partners equally (Appendix A), or some drawn at random."""
@@ -221,11 +221,11 @@ def _report_unpaired(labels: Tensor, poses: Tensor, parents: Tensor) -> None:
         )
 
 
-_warned: set[MCL] = set()
+_warned: set[MCLSettings] = set()
 
 
 def _warn_outside_alpha_range(
-    settings: MCL, families: Float[Tensor, " rows"], groups: Float[Tensor, " rows"]
+    settings: MCLSettings, families: Float[Tensor, " rows"], groups: Float[Tensor, " rows"]
 ) -> None:
     """Warn, once for each value of the settings, that Appendix A advises against this alpha."""
     if settings in _warned or settings.spa_weight == 0 or len(groups) == 0:

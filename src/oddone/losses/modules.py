@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from oddone.losses.mcl import MCL, MCLTerms, mcl_loss
+from oddone.losses.mcl import MCLSettings, MCLTerms, mcl_loss
 from oddone.losses.simclr import simclr_loss
 from oddone.losses.supcon import supcon_loss
 
@@ -34,9 +34,9 @@ class SupConLoss(nn.Module):
 class MCLLoss(nn.Module):
     """`mcl_loss` with one value of the settings."""
 
-    def __init__(self, settings: MCL | None = None) -> None:
+    def __init__(self, settings: MCLSettings | None = None) -> None:
         super().__init__()
-        self.settings = MCL() if settings is None else settings
+        self.settings = MCLSettings() if settings is None else settings
 
     def forward(
         self,

@@ -12,7 +12,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import gaussian_kde
 
-from oddone.report.every_threshold import Scores
 from oddone.report.style import (
     INK,
     NORMAL,
@@ -26,6 +25,7 @@ from oddone.report.style import (
     tinted,
     write,
 )
+from oddone.report.threshold_curves import Scores
 
 _Dashes = Literal["-", "--"]
 

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from oddone.data.decode import Progress
+from oddone.progress import Progress
 from oddone.report.artefacts import BothWays, draw_artefacts
 from oddone.report.cases import Case, draw_cases
 from oddone.report.comparison import Comparison, draw_comparison
 from oddone.report.confusion import confusion_matrix, draw_confusion
 from oddone.report.curves import Losses, draw_curves, draw_losses
 from oddone.report.distributions import draw_distributions
-from oddone.report.every_threshold import Scores
 from oddone.report.gather import Gathered
 from oddone.report.precision_recall import draw_precision_recall
 from oddone.report.roc import draw_roc
 from oddone.report.style import ODD, UNKNOWN
+from oddone.report.threshold_curves import Scores
 from oddone.report.tsne import FEWEST, Panel, draw_tsne, on_a_plane
 from oddone.report.views import draw_views
 from oddone.report.words import legible, number
@@ -34,7 +34,7 @@ class Illustration(NamedTuple):
     """For the file, if it is saved alone."""
     heading: str
     caption: str
-    says: str
+    alt_text: str
     """What can be read from it, for those who cannot see it."""
     figure: Figure
     wide: bool = False
@@ -239,8 +239,10 @@ def _views(gathered: Gathered) -> Illustration:
             "An image is judged in several poses. Each is compared with the classes in that pose, "
             "and the distances make the score together. A normal image is near in every view."
         )
-    says = _listed([f"{image.heading}: score {number(image.score)}" for image in gathered.viewed])
-    return Illustration("views", heading, caption, says, draw_views(gathered.viewed))
+    alt_text = _listed(
+        [f"{image.heading}: score {number(image.score)}" for image in gathered.viewed]
+    )
+    return Illustration("views", heading, caption, alt_text, draw_views(gathered.viewed))
 
 
 def _curves(history: History) -> Illustration:

@@ -13,7 +13,6 @@ from PIL import Image
 from oddone.data import ImageSet
 from oddone.data.decode import (
     BrokenImageError,
-    Progress,
     central_square,
     read_picture,
     without_warnings,
@@ -22,9 +21,10 @@ from oddone.data.fix import aliased_resize, fixed_resize
 from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
 from oddone.detector.references import choose_evenly
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
 from oddone.errors import DataError
-from oddone.evaluation import Evaluation, accuracy_where_labelled, judge, labels_by_name
+from oddone.evaluation import Evaluation, accuracy_where_labelled, evaluate_scores, labels_by_name
+from oddone.progress import Progress
 from oddone.report.artefacts import BothWays, Shrunk
 from oddone.report.cases import MOST_NEIGHBOURS, Captioned, Case
 from oddone.report.views import Viewed, views_of
@@ -89,7 +89,7 @@ def gather(
         for ood_name, ood in oods.items()
     }
     threshold = None if detector.calibration is None else detector.threshold
-    evaluation = judge(
+    evaluation = evaluate_scores(
         torch.from_numpy(ind.scores),
         {ood_name: torch.from_numpy(judged.scores) for ood_name, judged in odd.items()},
         accuracy=accuracy_where_labelled(torch.from_numpy(ind.labels), labels),

@@ -50,11 +50,11 @@ def as_cell(tag: str, words: str, look: str = "") -> str:
     return f"<{tag}{attribute}>{as_text(words)}</{tag}>"
 
 
-def as_table(says: str, head: str, *bodies: str, caption: str = "") -> str:
+def as_table(alt_text: str, head: str, *bodies: str, caption: str = "") -> str:
     """Return a table in a box that scrolls, where the page is too narrow for it."""
     caption = f"<caption>{as_text(caption)}</caption>\n" if caption else ""
     return (
-        f'<div class="box" role="region" aria-label="{as_text(says)}" tabindex="0">\n'
+        f'<div class="box" role="region" aria-label="{as_text(alt_text)}" tabindex="0">\n'
         f"<table>\n{caption}<thead><tr>{head}</tr></thead>\n"
         + "\n".join(f"<tbody>\n{body}\n</tbody>" for body in bodies)
         + "\n</table>\n</div>"
@@ -112,7 +112,7 @@ def _image(illustration: Illustration) -> str:
     content = base64.b64encode(rendered(illustration.figure, ".svg")).decode()
     widest = f"max-width: {LARGEST * width:.0f}px"
     return (
-        f'<img alt="{as_text(illustration.says)}" width="{width:.0f}" height="{height:.0f}" '
+        f'<img alt="{as_text(illustration.alt_text)}" width="{width:.0f}" height="{height:.0f}" '
         f'style="{widest}" src="data:image/svg+xml;base64,{content}">'
     )
 

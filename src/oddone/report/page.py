@@ -70,9 +70,9 @@ def _lead(chapter: Chapter) -> str:
         parts = [f"names {result.accuracy:.1%} of {images} correctly"]
     if result.false_alarms is not None:
         parts.append(f"flags {result.false_alarms:.1%} of them by mistake")
-    caught = [ood.caught for ood in result.oods.values() if ood.caught is not None]
-    if caught:
-        low, high = f"{min(caught):.0%}", f"{max(caught):.0%}"
+    detected = [ood.detected for ood in result.oods.values() if ood.detected is not None]
+    if detected:
+        low, high = f"{min(detected):.0%}", f"{max(detected):.0%}"
         span = high if low == high else f"{low} to {high}"
         parts.append(f"catches {span} of the images that are none of its classes")
     lines = [f'<p class="lead"><strong>{as_text(chapter.name)}</strong> {joined(parts)}.</p>']
@@ -121,7 +121,7 @@ def _row(name: str, ood: OODResult) -> str:
         as_cell("th", legible(name), "name"),
         as_cell("td", how_well(metrics.auroc), "verdict"),
         as_cell("td", _percent(metrics.auroc)),
-        as_cell("td", _percent(ood.caught)),
+        as_cell("td", _percent(ood.detected)),
         as_cell("td", _percent(metrics.fpr_at_95_ind)),
         as_cell("td", f"{ood.images:,}"),
     ]

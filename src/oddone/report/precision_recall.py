@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from oddone.metrics import aupr_out
-from oddone.report.every_threshold import Curve, Point, Scores, draw_curves_of_sets, flagged
 from oddone.report.style import drawing
+from oddone.report.threshold_curves import Curve, Point, Scores, draw_curves_of_sets, flagged
 
 
 def draw_precision_recall(

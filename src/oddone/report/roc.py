@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from oddone.metrics import auroc
-from oddone.report.every_threshold import Curve, Point, Scores, draw_curves_of_sets, flagged
 from oddone.report.style import drawing
+from oddone.report.threshold_curves import Curve, Point, Scores, draw_curves_of_sets, flagged
 
 
 def draw_roc(

@@ -21,8 +21,8 @@ from matplotlib.text import Text
 from matplotlib.typing import ColorType
 
 from oddone.errors import SettingsError
+from oddone.files import write_atomic
 from oddone.report.words import legible
-from oddone.training.files import write_bytes
 
 # The palette of Okabe and Ito: blue is normal, vermilion is odd, grey is neither.
 NORMAL, ODD, UNKNOWN = "#0072B2", "#D55E00", "#595959"
@@ -190,7 +190,7 @@ def save_figure(figure: Figure, path: Path | str) -> None:
     check_figure_path(path)
     content = rendered(figure, path.suffix.lower())
     try:
-        write_bytes(path, content)
+        write_atomic(path, content)
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be written: {error.strerror}; choose another place"

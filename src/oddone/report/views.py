@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from oddone.detector import Detector, Explanation
 from oddone.report.style import FAINT, WIDTH, drawing, new_figure, show_image, write
 from oddone.report.words import number
-from oddone.transforms import turn
+from oddone.transforms import rotate
 
 ACROSS = 4
 _MARGIN, _STEP, _SIDE = 0.1, 1.27, 1.15  # inches
@@ -68,7 +68,7 @@ def views_of(
     upright = torch.from_numpy(np.array(image))[None].float() / 255
     views = detector.encoder.views(upright)
     pictures = views.images[:, 0]
-    turned = turn(upright.repeat(len(pictures), 1, 1, 1), views.poses)
+    turned = rotate(upright.repeat(len(pictures), 1, 1, 1), views.poses)
     distances = explanation.distances[:, nearest_class(detector, explanation)].tolist()
     return [
         View(

@@ -4,18 +4,18 @@ from oddone.training.encoder_file import TrainedNetwork, load_network
 from oddone.training.held_out import Split, split
 from oddone.training.loop import Outcome, Report, train
 from oddone.training.run_directory import RunDirectory
-from oddone.training.settings import Batch, Model, Optimiser, Training
+from oddone.training.settings import BatchSettings, ModelSettings, OptimiserSettings, TrainSettings
 
 __all__ = [
-    "Batch",
-    "Model",
-    "Optimiser",
+    "BatchSettings",
+    "ModelSettings",
+    "OptimiserSettings",
     "Outcome",
     "Report",
     "RunDirectory",
     "Split",
+    "TrainSettings",
     "TrainedNetwork",
-    "Training",
     "load_network",
     "split",
     "train",

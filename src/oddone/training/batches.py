@@ -13,18 +13,18 @@ from oddone.data import ImageSet
 from oddone.rng import stream
 from oddone.training.held_out import split
 from oddone.training.objective import Rows
-from oddone.training.settings import Training
-from oddone.transforms import POSES, Uncoloured, colour, crop_views, turn
+from oddone.training.settings import TrainSettings
+from oddone.transforms import POSES, CroppedViews, colour, crop_views, rotate
 
 
-class Batch(NamedTuple):
+class TrainBatch(NamedTuple):
     """What one step sees: the views, still to be coloured, and what is known about each."""
 
-    views: Uncoloured
+    views: CroppedViews
     rows: Rows
 
 
-def coloured(views: Uncoloured) -> Float[Tensor, "rows 3 height width"]:
+def coloured(views: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
     """Return the views as the network sees them, in the layout that convolutions like."""
     return colour(views).contiguous(memory_format=torch.channels_last)
 
@@ -34,7 +34,7 @@ class Batches:
     """The batches of a run."""
 
     source: ImageSet
-    settings: Training
+    settings: TrainSettings
 
     @cached_property
     def members(self) -> Int[np.ndarray, " training"]:
@@ -50,10 +50,10 @@ class Batches:
         """How many whole batches the images fill; the rest of a pass sits out until the next."""
         return len(self.members) // self.images_per_step
 
-    def make(self, step: int, device: torch.device) -> Batch:
+    def make(self, step: int, device: torch.device) -> TrainBatch:
         """Return the batch of a step, on the device."""
         rows = Rows(*(fact.to(device) for fact in self.rows(step)))
-        return Batch(self._views(step, rows.poses), rows)
+        return TrainBatch(self._views(step, rows.poses), rows)
 
     def rows(self, step: int) -> Rows:
         """Return what the rows of a step are: parents in the order of their first view."""
@@ -67,13 +67,13 @@ class Batches:
             torch.arange(posed).repeat(views),
         )
 
-    def _views(self, step: int, poses: Int[Tensor, " rows"]) -> Uncoloured:
+    def _views(self, step: int, poses: Int[Tensor, " rows"]) -> CroppedViews:
         """Return the views of a step: turned, then cropped, each row its own way."""
         pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
         posed = len(poses) // self.settings.views
         sources = pixels.to(poses.device).repeat(posed // len(pixels), 1, 1, 1)
         if self.settings.rotations != "none":
-            sources = turn(sources, poses[:posed])  # while they are bytes: less to move
+            sources = rotate(sources, poses[:posed])  # while they are bytes: less to move
         sources = sources.float().div_(255).repeat(self.settings.views, 1, 1, 1)
         generator = stream(self.settings.seed, "augment", step)
         return crop_views(sources, poses, self.settings.augment, generator=generator)

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from oddone.errors import DataError
-from oddone.training.files import write_tensors
+from oddone.files import write_tensors
 
 KEPT = 2
 

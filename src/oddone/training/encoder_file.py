@@ -13,11 +13,11 @@ from oddone import __version__
 from oddone.data import ImageSet
 from oddone.encoders import Encoder, build_encoder, projection_head
 from oddone.errors import ArtifactError, SettingsError
-from oddone.training.files import write_tensors
+from oddone.files import write_tensors
+from oddone.tensor_file import TensorFile
 from oddone.training.objective import Network
-from oddone.training.settings import Model, Training
-from oddone.training.settings_file import as_tables, from_tables
-from oddone.training.tensor_file import TensorFile
+from oddone.training.settings import ModelSettings, TrainSettings
+from oddone.training.settings_file import from_dict, to_dict
 
 FORMAT = 1
 LARGEST_IMAGE_SIZE = 4096
@@ -31,13 +31,13 @@ class TrainedNetwork:
     """A network out of training, in evaluation mode, with what it was trained on."""
 
     network: Network
-    settings: Training
+    settings: TrainSettings
     classes: tuple[str, ...]
     image_size: int
     data_fingerprint: str
 
 
-def save_network(path: Path, network: Network, settings: Training, source: ImageSet) -> None:
+def save_network(path: Path, network: Network, settings: TrainSettings, source: ImageSet) -> None:
     """Write the network with its settings, its classes and its image size."""
     trained = TrainedNetwork(
         network, settings, source.classes, source.images.shape[-1], source.fingerprint
@@ -65,7 +65,7 @@ def load_network(path: Path, *, body: nn.Module | None = None) -> TrainedNetwork
 def described(trained: TrainedNetwork) -> dict[str, Any]:
     """Return what a file must say of a network, beside its weights, for `rebuilt` to read."""
     return {
-        "settings": as_tables(trained.settings),
+        "settings": to_dict(trained.settings),
         "classes": trained.classes,
         "image_size": trained.image_size,
         "data_fingerprint": trained.data_fingerprint,
@@ -106,10 +106,10 @@ def rebuilt(
     )
 
 
-def _settings(file: TensorFile) -> Training:
+def _settings(file: TensorFile) -> TrainSettings:
     tables = file.entry("settings", dict)
     try:
-        settings = from_tables(tables, where="settings")
+        settings = from_dict(tables, where="settings")
     except SettingsError as error:
         raise file.inconsistent(f"its settings are wrong ({error})") from error
     model = settings.model
@@ -118,7 +118,9 @@ def _settings(file: TensorFile) -> Training:
     return settings
 
 
-def _encoder(file: TensorFile, model: Model, image_size: int, body: nn.Module | None) -> Encoder:
+def _encoder(
+    file: TensorFile, model: ModelSettings, image_size: int, body: nn.Module | None
+) -> Encoder:
     """Return the encoder, without weights where the body is not the user's own."""
     try:
         with torch.device("meta") if body is None else nullcontext():

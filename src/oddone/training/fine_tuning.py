@@ -3,10 +3,12 @@
 from oddone.errors import DataError, SettingsError
 from oddone.training.encoder_file import TrainedNetwork, misfits
 from oddone.training.objective import Network
-from oddone.training.settings import Model
+from oddone.training.settings import ModelSettings
 
 
-def start_from(start: TrainedNetwork, network: Network, *, model: Model, image_size: int) -> None:
+def start_from(
+    start: TrainedNetwork, network: Network, *, model: ModelSettings, image_size: int
+) -> None:
     """Copy the encoder of a trained network, body and head, into one that has yet to learn."""
     if start.image_size != image_size:
         raise DataError(
@@ -25,5 +27,5 @@ def start_from(start: TrainedNetwork, network: Network, *, model: Model, image_s
     network.encoder.load_state_dict(weights)
 
 
-def _in_words(model: Model) -> str:
+def _in_words(model: ModelSettings) -> str:
     return f"{model.encoder} with a head of {model.head_hidden} and {model.head_dim}"

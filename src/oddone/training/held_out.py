@@ -8,7 +8,7 @@ from jaxtyping import Int64
 
 from oddone.data import ImageSet
 from oddone.rng import stream
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 
 
 class Split(NamedTuple):
@@ -18,7 +18,7 @@ class Split(NamedTuple):
     held_out: Int64[np.ndarray, " held_out"]
 
 
-def split(source: ImageSet, settings: Training) -> Split:
+def split(source: ImageSet, settings: TrainSettings) -> Split:
     """Return which images are trained on, and which `settings.held_out` keeps aside.
 
     Of every class the same share, rounded down, is kept aside.

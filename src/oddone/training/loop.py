@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from oddone.data import ImageSet
+from oddone.device import choose_device
 from oddone.encoders import Encoded, build_encoder
-from oddone.errors import DivergedError, SettingsError
+from oddone.errors import DivergedError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
-from oddone.training.allocator import keep_freed_memory
 from oddone.training.batches import Batches, coloured
 from oddone.training.checkpoint import (
     Progress,
@@ -26,14 +26,14 @@ from oddone.training.checkpoint import (
 )
 from oddone.training.encoder_file import TrainedNetwork, save_network
 from oddone.training.fine_tuning import start_from
-from oddone.training.halves import InHalves
 from oddone.training.objective import Network, Rows, loss_of
 from oddone.training.outliers import ExposedBatches
 from oddone.training.run_directory import RunDirectory
 from oddone.training.schedule import learning_rate
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 from oddone.training.trainable import check_outliers, check_source
-from oddone.transforms import Uncoloured
+from oddone.training.two_threads import TwoThreadNetwork
+from oddone.transforms import CroppedViews
 
 
 class Report(NamedTuple):
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 def train(  # noqa: PLR0913  (all but three are choices with a default)
     source: ImageSet,
-    settings: Training,
+    settings: TrainSettings,
     run: RunDirectory,
     *,
     body: nn.Module | None = None,
@@ -82,7 +82,6 @@ def train(  # noqa: PLR0913  (all but three are choices with a default)
     check_source(source, settings)
     if outliers is not None:
         check_outliers(outliers, source, settings)
-    keep_freed_memory()
     trainer = _Trainer.start(source, settings, run, body, start=start, outliers=outliers)
     finished = trainer.run_steps(watch, stop)
     if finished:
@@ -90,25 +89,11 @@ def train(  # noqa: PLR0913  (all but three are choices with a default)
     return Outcome(finished, trainer.step, trainer.seconds)
 
 
-def choose_device(settings: Training) -> torch.device:
-    """Return the device to train on: the one asked for, or the fastest there is."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if settings.device == "auto":
-        return torch.device(next(name for name, there in available.items() if there))
-    if not available[settings.device]:
-        raise SettingsError(f"device={settings.device!r} is not there; choose 'auto' or 'cpu'")
-    return torch.device(settings.device)
-
-
 @dataclass
 class _Trainer:
     """The moving parts of a run."""
 
-    settings: Training
+    settings: TrainSettings
     run: RunDirectory
     batches: Batches | ExposedBatches
     network: Network
@@ -121,7 +106,7 @@ class _Trainer:
     @staticmethod
     def start(
         source: ImageSet,
-        settings: Training,
+        settings: TrainSettings,
         run: RunDirectory,
         body: nn.Module | None = None,
         *,
@@ -129,7 +114,7 @@ class _Trainer:
         outliers: ImageSet | None = None,
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
-        device = choose_device(settings)
+        device = choose_device(settings.device)
         network = build_network(source, settings, body, start=start).to(device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         wish = settings.optimiser
@@ -199,7 +184,7 @@ class _Trainer:
             n_workers, initializer=torch.set_num_threads, initargs=(each,)
         ) as workers:
             torch.set_num_threads(each if halves else threads)
-            in_halves = InHalves(self.network, self.encode, workers) if halves else None
+            in_halves = TwoThreadNetwork(self.network, self.encode, workers) if halves else None
             coming = workers.submit(self.batches.make, self.step, self.device)
 
             def one_step() -> Report:
@@ -227,7 +212,7 @@ class _Trainer:
         assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
         return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
 
-    def encode(self, network: Network, views: Uncoloured) -> Encoded:
+    def encode(self, network: Network, views: CroppedViews) -> Encoded:
         """Return what the network, or its twin, makes of the views."""
         images = coloured(views)
         with self._autocast():
@@ -278,7 +263,7 @@ class _Trainer:
 
 def build_network(
     source: ImageSet,
-    settings: Training,
+    settings: TrainSettings,
     body: nn.Module | None = None,
     *,
     start: TrainedNetwork | None = None,
@@ -302,7 +287,7 @@ def build_network(
     return network
 
 
-def _autocast(settings: Training, device: torch.device) -> str | None:
+def _autocast(settings: TrainSettings, device: torch.device) -> str | None:
     """Return the half precision to compute in, if any. On CPUs it is slower than float32."""
     if settings.precision == "float32" or device.type != "cuda":
         return None
@@ -311,7 +296,7 @@ def _autocast(settings: Training, device: torch.device) -> str | None:
     return settings.precision
 
 
-def _unpaired_share(rows: Rows, settings: Training) -> float:
+def _unpaired_share(rows: Rows, settings: TrainSettings) -> float:
     if settings.objective == "cross-entropy":
         return 0.0
     poses = rows.poses if settings.rotations == "task" else None

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from oddone.encoders import Encoded, Encoder
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
 from oddone.losses.masks import joint
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 from oddone.transforms import POSES
 
 POSE_WEIGHT = 0.5
@@ -39,7 +39,7 @@ class Loss(NamedTuple):
 class Network(nn.Module):
     """The encoder and, where the loss has a cross-entropy, linear layers for class and turn."""
 
-    def __init__(self, encoder: Encoder, classes: int, settings: Training) -> None:
+    def __init__(self, encoder: Encoder, classes: int, settings: TrainSettings) -> None:
         super().__init__()
         self.encoder = encoder
         dim = encoder.feature_dim
@@ -56,7 +56,7 @@ def loss_of(
     network: Network,
     encoded: Encoded,
     rows: Rows,
-    settings: Training,
+    settings: TrainSettings,
     *,
     generator: torch.Generator,
 ) -> Loss:
@@ -110,7 +110,7 @@ def _cross_entropies(network: Network, features: Tensor, rows: Rows) -> dict[str
     return terms
 
 
-def _weighted(terms: dict[str, Tensor], settings: Training) -> Loss:
+def _weighted(terms: dict[str, Tensor], settings: TrainSettings) -> Loss:
     """Return the weighted sum of the terms; where it is but one, the total says it all."""
     weights = {
         "class": 1.0,

@@ -7,9 +7,9 @@ import torch
 
 from oddone.data import ImageSet
 from oddone.rng import stream
-from oddone.training.batches import Batch, Batches
+from oddone.training.batches import Batches, TrainBatch
 from oddone.training.objective import NO_CLASS, Rows
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class ExposedBatches:
     outliers: Batches
 
     @staticmethod
-    def of(source: ImageSet, outliers: ImageSet, settings: Training) -> "ExposedBatches":
+    def of(source: ImageSet, outliers: ImageSet, settings: TrainSettings) -> "ExposedBatches":
         """Return batches whose outliers are posed and augmented alike, by streams of their own."""
         normal = Batches(source, settings)
         as_many = replace(settings.batch, images=max(2, normal.images_per_step))
@@ -36,7 +36,7 @@ class ExposedBatches:
         """How many steps show every normal image once."""
         return self.normal.steps_per_epoch
 
-    def make(self, step: int, device: torch.device) -> Batch:
+    def make(self, step: int, device: torch.device) -> TrainBatch:
         """Return the batch of a step: one batch, so that batch norm cannot tell the two apart."""
         normal, outliers = self.normal.make(step, device), self.outliers.make(step, device)
         labels, poses, parents = (
@@ -48,4 +48,4 @@ class ExposedBatches:
         order = torch.arange(len(labels), device=device)
         order = torch.cat([order[::2], order[1::2]])
         views = (normal.views + outliers.views).take(order)
-        return Batch(views, Rows(labels[order], poses[order], parents[order]))
+        return TrainBatch(views, Rows(labels[order], poses[order], parents[order]))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from oddone.errors import SettingsError
-from oddone.training.files import write_bytes, write_json
-from oddone.training.settings import Training
+from oddone.files import write_atomic, write_json
+from oddone.training.settings import TrainSettings
 from oddone.training.settings_file import as_toml, read_settings
 
 
@@ -32,7 +32,11 @@ class RunDirectory:
 
     @staticmethod
     def create(
-        path: Path, settings: Training, provenance: Mapping[str, Any], *, overwrite: bool = False
+        path: Path,
+        settings: TrainSettings,
+        provenance: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
     ) -> "RunDirectory":
         """Return a new run's directory; one that exists is refused unless it may be replaced."""
         toml = as_toml(settings)
@@ -51,7 +55,7 @@ class RunDirectory:
         run = RunDirectory(path)
         run.checkpoints.mkdir(parents=True)
         write_json(path / "provenance.json", provenance)
-        write_bytes(path / "settings.toml", toml)
+        write_atomic(path / "settings.toml", toml)
         return run
 
     @staticmethod
@@ -62,7 +66,7 @@ class RunDirectory:
         return RunDirectory(path)
 
     @property
-    def settings(self) -> Training:
+    def settings(self) -> TrainSettings:
         return read_settings(self.path / "settings.toml")
 
     @property
@@ -88,4 +92,4 @@ class RunDirectory:
     def forget_history_after(self, step: int) -> None:
         """Drop the lines after a step, to go on from there as if they had never been."""
         kept = [line for line in self.history() if line["step"] <= step]
-        write_bytes(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())
+        write_atomic(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())

@@ -2,10 +2,10 @@
 
 import math
 
-from oddone.training.settings import Optimiser
+from oddone.training.settings import OptimiserSettings
 
 
-def learning_rate(optimiser: Optimiser, share: float) -> float:
+def learning_rate(optimiser: OptimiserSettings, share: float) -> float:
     """Return the learning rate when so much of the run is done: up in a line, down by a cosine."""
     share, warm_up = min(share, 1.0), optimiser.warm_up
     if share < warm_up:

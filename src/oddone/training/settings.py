@@ -3,18 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from oddone.device import DeviceName
 from oddone.errors import SettingsError
-from oddone.losses import MCL
-from oddone.transforms import POSES, Augment
+from oddone.losses import MCLSettings
+from oddone.transforms import POSES, AugmentSettings
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
 Rotations = Literal["task", "augmentation", "none"]
-Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class ModelSettings:
     """Which network is trained."""
 
     encoder: str = "resnet34"
@@ -35,7 +35,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class BatchSettings:
     """What one step sees."""
 
     images: int = 256
@@ -57,7 +57,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimiser:
+class OptimiserSettings:
     """SGD with momentum; the learning rate follows the length of the run."""
 
     learning_rate: float = 1.2
@@ -89,7 +89,7 @@ class Optimiser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class TrainSettings:
     """A training run. Set exactly one of `epochs`, `steps` and `minutes`."""
 
     epochs: float | None = None
@@ -101,20 +101,20 @@ class Training:
     """The loss: MCL, SupCLR, SimCLR, cross-entropy on a linear classifier, or that with SimCLR."""
     rotations: Rotations = "task"
     """Quarter turns as the auxiliary task, as plain augmentation (the paper's DA), or none."""
-    loss: MCL = field(default_factory=MCL)
+    loss: MCLSettings = field(default_factory=MCLSettings)
     """MCL's settings; the other contrastive losses use its temperature."""
     simclr_weight: float = 0.1
     """What SimCLR weighs beside cross-entropy in the objective "joint": the paper's lambda."""
     outlier_weight: float = 0.5
     """What outliers, where they are given, weigh beside the images with a class."""
-    model: Model = field(default_factory=Model)
-    batch: Batch = field(default_factory=Batch)
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    augment: Augment = field(default_factory=Augment)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    augment: AugmentSettings = field(default_factory=AugmentSettings)
     held_out: float = 0.1
     """The share of every class that is kept aside, to calibrate the detector with."""
     seed: int = 0
-    device: Device = "auto"
+    device: DeviceName = "auto"
     precision: Precision = "auto"
     """float32, or on CUDA autocast to bfloat16 or float16; by default bfloat16 where it is fast."""
     compile: bool = False
@@ -127,7 +127,7 @@ class Training:
         for name, choices in (
             ("objective", get_args(Objective)),
             ("rotations", get_args(Rotations)),
-            ("device", get_args(Device)),
+            ("device", get_args(DeviceName)),
             ("precision", get_args(Precision)),
         ):
             if getattr(self, name) not in choices:

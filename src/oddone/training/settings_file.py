@@ -12,26 +12,26 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import tomli_w
 
 from oddone.errors import SettingsError
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 
 Settings = TypeVar("Settings")
 
 IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
-def as_toml(settings: Training) -> bytes:
+def as_toml(settings: TrainSettings) -> bytes:
     """Return every setting, defaults included, as TOML that can be read again."""
-    tables = as_tables(settings)
-    _check(Training, tables, where="settings")
+    tables = to_dict(settings)
+    _check(TrainSettings, tables, where="settings")
     return tomli_w.dumps(tables).encode()
 
 
-def read_settings(path: Path) -> Training:
+def read_settings(path: Path) -> TrainSettings:
     """Return the settings in a TOML file; what it leaves out has its default."""
-    return _built(Training, read_tables(path))
+    return _built(TrainSettings, read_toml(path))
 
 
-def read_tables(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """Return the settings that a TOML file holds, some or all, as nested dictionaries."""
     try:
         tables = tomllib.loads(path.read_text())
@@ -41,20 +41,20 @@ def read_tables(path: Path) -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
-    _check(Training, tables, where=str(path))
+    _check(TrainSettings, tables, where=str(path))
     return tables
 
 
-def as_tables(settings: object) -> dict[str, Any]:
+def to_dict(settings: object) -> dict[str, Any]:
     """Return settings as nested dictionaries; a setting that is None is left out."""
     fields = dataclasses.asdict(settings)  # type: ignore[call-overload]
     return _without_none(fields)
 
 
-def from_tables(tables: Mapping[str, Any], *, where: str) -> Training:
+def from_dict(tables: Mapping[str, Any], *, where: str) -> TrainSettings:
     """Return the settings that nested dictionaries describe."""
-    _check(Training, tables, where=where)
-    return _built(Training, tables)
+    _check(TrainSettings, tables, where=where)
+    return _built(TrainSettings, tables)
 
 
 def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = "") -> None:

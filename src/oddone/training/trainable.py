@@ -2,10 +2,10 @@
 
 from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
-from oddone.training.settings import Training
+from oddone.training.settings import TrainSettings
 
 
-def check_source(source: ImageSet, settings: Training) -> None:
+def check_source(source: ImageSet, settings: TrainSettings) -> None:
     """Raise a `DataError` unless the images and labels can be trained on."""
     if len(source) < 2:
         raise DataError(f"{len(source)} images are too few to train on; give at least 2")
@@ -21,7 +21,7 @@ def check_source(source: ImageSet, settings: Training) -> None:
         raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
 
 
-def check_outliers(outliers: ImageSet, source: ImageSet, settings: Training) -> None:
+def check_outliers(outliers: ImageSet, source: ImageSet, settings: TrainSettings) -> None:
     """Raise an error unless the outliers can be trained on beside the source."""
     if settings.objective != "cross-entropy":
         raise SettingsError(

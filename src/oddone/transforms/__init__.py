@@ -5,37 +5,35 @@ Images are floats from 0 to 1. Every row has its own random parameters, drawn fr
 
 from oddone.transforms.colour import Jitter, Strengths, grey, jitter, random_grey, random_jitter
 from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
-from oddone.transforms.policy import Augment, Uncoloured, augment, colour, crop_views
-from oddone.transforms.turns import (
+from oddone.transforms.policy import AugmentSettings, CroppedViews, augment, colour, crop_views
+from oddone.transforms.poses import (
     POSES,
     VIEW_SETS,
     MakeViews,
     Views,
-    eight_turns,
-    four_turns,
     mirror,
     one_view,
     random_mirror,
-    turn,
+    rotate,
+    rotations,
+    rotations_and_mirrors,
 )
 
 __all__ = [
     "POSES",
     "VIEW_SETS",
-    "Augment",
+    "AugmentSettings",
     "Boxes",
+    "CroppedViews",
     "Jitter",
     "MakeViews",
     "Strengths",
-    "Uncoloured",
     "Views",
     "augment",
     "colour",
     "crop",
     "crop_views",
     "draw_boxes",
-    "eight_turns",
-    "four_turns",
     "grey",
     "jitter",
     "mirror",
@@ -44,5 +42,7 @@ __all__ = [
     "random_grey",
     "random_jitter",
     "random_mirror",
-    "turn",
+    "rotate",
+    "rotations",
+    "rotations_and_mirrors",
 ]

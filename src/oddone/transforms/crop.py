@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oddone.errors import DataError
 from oddone.transforms.cache import rows_at_once
-from oddone.transforms.turns import Flips
+from oddone.transforms.poses import Flips
 
 TRIES = 10
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from oddone.errors import DataError, SettingsError
 from oddone.transforms.colour import Jitter, Strengths, draw_jitter, grey, jitter_in_place
 from oddone.transforms.crop import crop_flipped, draw_boxes
-from oddone.transforms.turns import check_poses, source_flips
+from oddone.transforms.poses import check_poses, source_flips
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augment:
+class AugmentSettings:
     """How far views of one image may differ; the defaults are SimCLR's and the paper's."""
 
     crop_scale: tuple[float, float] = (0.08, 1.0)
@@ -61,35 +61,35 @@ class Augment:
         return Strengths(self.brightness, self.contrast, self.saturation, self.hue)
 
 
-class Uncoloured(NamedTuple):
+class CroppedViews(NamedTuple):
     """Views that have been mirrored and cropped, and what is still to be done to their colours."""
 
     views: Float[Tensor, "rows 3 height width"]
     jitter: Jitter
     greyed: Bool[Tensor, " rows"]
 
-    def take(self, rows: Int[Tensor, " some"] | slice) -> "Uncoloured":
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "CroppedViews":
         """Return some of the views."""
-        return Uncoloured(self.views[rows], self.jitter.take(rows), self.greyed[rows])
+        return CroppedViews(self.views[rows], self.jitter.take(rows), self.greyed[rows])
 
-    def halves(self) -> "tuple[Uncoloured, Uncoloured]":
+    def halves(self) -> "tuple[CroppedViews, CroppedViews]":
         """Return the first half of the views, and the second."""
         middle = (len(self.views) + 1) // 2
         return self.take(slice(middle)), self.take(slice(middle, None))
 
-    def __add__(self, other: "Uncoloured") -> "Uncoloured":  # type: ignore[override]
+    def __add__(self, other: "CroppedViews") -> "CroppedViews":  # type: ignore[override]
         """Return the views of both."""
         jitter = Jitter(*map(torch.cat, zip(self.jitter, other.jitter, strict=True)))
         views, greyed = (
             torch.cat(both) for both in ((self.views, other.views), (self.greyed, other.greyed))
         )
-        return Uncoloured(views, jitter, greyed)
+        return CroppedViews(views, jitter, greyed)
 
 
 def augment(
     images: Float[Tensor, "rows 3 height width"],
     poses: Int[Tensor, " rows"],
-    settings: Augment,
+    settings: AugmentSettings,
     *,
     generator: torch.Generator,
 ) -> Float[Tensor, "rows 3 height width"]:
@@ -106,10 +106,10 @@ def augment(
 def crop_views(
     images: Float[Tensor, "rows 3 height width"],
     poses: Int[Tensor, " rows"],
-    settings: Augment,
+    settings: AugmentSettings,
     *,
     generator: torch.Generator,
-) -> Uncoloured:
+) -> CroppedViews:
     """Return the first half of `augment`, which draws all that is random; float32 at least."""
     _check_images(images)
     check_poses(poses, len(images))
@@ -125,11 +125,11 @@ def crop_views(
     ).to(device)
     greyed = _coins(rows, settings.grey_probability, generator).to(device)
     working = images.to(torch.promote_types(images.dtype, torch.float32))
-    return Uncoloured(crop_flipped(working, boxes, flips), jitter, greyed)
+    return CroppedViews(crop_flipped(working, boxes, flips), jitter, greyed)
 
 
 @torch.no_grad()
-def colour(cropped: Uncoloured) -> Float[Tensor, "rows 3 height width"]:
+def colour(cropped: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
     """Return the second half of `augment`, in the place of the views."""
     views, jitter, greyed = cropped
     jitter_in_place(views, jitter)

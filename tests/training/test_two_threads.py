@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from oddone.encoders import Encoded, build_encoder
 from oddone.errors import SettingsError
-from oddone.training.halves import InHalves
 from oddone.training.objective import Network
+from oddone.training.two_threads import TwoThreadNetwork
 from runs import tiny_settings
 
 
@@ -50,7 +50,7 @@ def test_the_halves_are_those_of_two_passes_one_after_the_other(
 ) -> None:
     network, oracle = a_network().double(), a_network().double()
     pixels = images(rows).double()
-    encoded = InHalves(network, encode, workers)(*pixels.tensor_split(2))
+    encoded = TwoThreadNetwork(network, encode, workers)(*pixels.tensor_split(2))
     some_loss(encoded).backward()
 
     first = (rows + 1) // 2
@@ -72,7 +72,10 @@ def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) ->
     body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10))
     network, whole = a_network(body), a_network(copy.deepcopy(body))
     whole.load_state_dict(network.state_dict())
-    encoded, expected = InHalves(network, encode, workers)(*images().chunk(2)), whole(images())
+    encoded, expected = (
+        TwoThreadNetwork(network, encode, workers)(*images().chunk(2)),
+        whole(images()),
+    )
     some_loss(encoded).backward()
     some_loss(expected).backward()
     torch.testing.assert_close(encoded.embeddings, expected.embeddings)
@@ -82,7 +85,7 @@ def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) ->
 
 def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    halves = InHalves(network, encode, workers)
+    halves = TwoThreadNetwork(network, encode, workers)
     alone = [copy.deepcopy(network) for _ in range(2)]
     some_loss(halves(*images().chunk(2))).backward()
     for one, part in zip(alone, images().chunk(2), strict=True):
@@ -98,7 +101,7 @@ def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExec
 
 def test_both_halves_see_weights_change(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    halves = InHalves(network, encode, workers)
+    halves = TwoThreadNetwork(network, encode, workers)
     before = halves(*images().chunk(2)).embeddings
     with torch.no_grad():
         for weight in network.parameters():
@@ -109,7 +112,7 @@ def test_both_halves_see_weights_change(workers: ThreadPoolExecutor) -> None:
 
 def test_what_the_loss_does_not_use_gets_no_gradient(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    InHalves(network, encode, workers)(*images().chunk(2)).features.sum().backward()
+    TwoThreadNetwork(network, encode, workers)(*images().chunk(2)).features.sum().backward()
     assert all(weight.grad is None for weight in network.encoder.head.parameters())
     assert all(weight.grad is not None for weight in network.encoder.body.parameters())
 
@@ -119,7 +122,7 @@ def test_an_error_in_a_half_is_raised(workers: ThreadPoolExecutor) -> None:
         raise ValueError(f"{len(rows)} rows")
 
     with pytest.raises(ValueError, match="6 rows"):
-        InHalves(a_network(), broken, workers)(*images().chunk(2))
+        TwoThreadNetwork(a_network(), broken, workers)(*images().chunk(2))
 
 
 def test_halves_are_not_compiled() -> None:

@@ -34,7 +34,7 @@ class EncodedViews(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ViewEncoder:
+class ViewEmbedder:
     """A trained network, the views it is shown, and the space in which they are compared."""
 
     trained: TrainedNetwork
@@ -111,10 +111,10 @@ def as_tensor(images: Tensor | np.ndarray) -> Tensor:
 
 def batches_of(
     images: UInt8[np.ndarray, "images 3 height width"],
-    only: Int[np.ndarray, " some"],
+    indices: Int[np.ndarray, " some"],
     at_once: int,
 ) -> Iterator[tuple[Int[np.ndarray, " batch"], UInt8[Tensor, "batch 3 height width"]]]:
     """Yield some of the images a batch at a time, with their numbers; a batch is all in memory."""
-    for start in range(0, len(only), at_once):
-        numbers = only[start : start + at_once]
+    for start in range(0, len(indices), at_once):
+        numbers = indices[start : start + at_once]
         yield numbers, torch.from_numpy(np.ascontiguousarray(images[numbers]))

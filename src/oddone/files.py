@@ -10,7 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
     part = path.with_name(f"{path.name}.part")
     try:
@@ -30,7 +30,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, indented for people."""
-    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+    write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
@@ -41,4 +41,4 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
         for name, tensor in tensors.items()
     }
     header = {name: json.dumps(value) for name, value in about.items()}
-    write_bytes(path, save(copies, header))
+    write_atomic(path, save(copies, header))

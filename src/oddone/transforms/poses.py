@@ -34,7 +34,7 @@ class Flips(NamedTuple):
     """Upside down."""
 
 
-def turn(
+def rotate(
     images: Shaped[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"]
 ) -> Shaped[Tensor, "rows 3 height width"]:
     """Return each image turned counter-clockwise by as many quarters as its pose says, exactly."""
@@ -92,22 +92,22 @@ def one_view(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     return Views(images[None], torch.zeros(1, dtype=torch.long, device=images.device))
 
 
-def four_turns(images: Shaped[Tensor, "images 3 height width"]) -> Views:
+def rotations(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses."""
-    return Views(torch.stack(_all_turns(images)), torch.arange(POSES, device=images.device))
+    return Views(torch.stack(_all_rotations(images)), torch.arange(POSES, device=images.device))
 
 
-def eight_turns(images: Shaped[Tensor, "images 3 height width"]) -> Views:
+def rotations_and_mirrors(images: Shaped[Tensor, "images 3 height width"]) -> Views:
     """Return the images in each of the four poses, then the mirrored images in each of them."""
     poses = torch.arange(POSES, device=images.device).repeat(2)
-    return Views(torch.stack([*_all_turns(images), *_all_turns(images.flip(3))]), poses)
+    return Views(torch.stack([*_all_rotations(images), *_all_rotations(images.flip(3))]), poses)
 
 
 MakeViews = Callable[[Shaped[Tensor, "images 3 height width"]], Views]
 """Moves pixels and changes none: they may be floats or bytes."""
 
 VIEW_SETS: dict[str, MakeViews] = {
-    make.__name__: make for make in (one_view, four_turns, eight_turns)
+    make.__name__: make for make in (one_view, rotations, rotations_and_mirrors)
 }
 
 
@@ -135,7 +135,7 @@ def _check_square(images: Tensor) -> None:
         )
 
 
-def _all_turns(
+def _all_rotations(
     images: Shaped[Tensor, "images 3 height width"],
 ) -> list[Shaped[Tensor, "images 3 height width"]]:
     _check_square(images)

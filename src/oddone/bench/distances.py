@@ -13,18 +13,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.data import ImageSet
-from oddone.data.decode import Progress
 from oddone.density import Gaussians, Moments, Shrinkage
-from oddone.detector import Space, ViewEncoder
+from oddone.detector import Space, ViewEmbedder
 from oddone.detector.fitting import names_of_groups
-from oddone.detector.side_by_side import side_by_side
-from oddone.detector.view_encoder import batches_of
+from oddone.detector.view_embedder import batches_of
+from oddone.device import map_in_threads
 from oddone.fusion import PerView
+from oddone.progress import Progress
 from oddone.training import TrainedNetwork
-from oddone.transforms import POSES, MakeViews, eight_turns, four_turns, one_view
+from oddone.transforms import POSES, MakeViews, one_view, rotations, rotations_and_mirrors
 
 Ways = Literal[1, 4, 8]
-VIEWS: dict[Ways, MakeViews] = {1: one_view, 4: four_turns, 8: eight_turns}
+VIEWS: dict[Ways, MakeViews] = {1: one_view, 4: rotations, 8: rotations_and_mirrors}
 
 SHRINKAGE: Shrinkage = "oas"
 """A feature that never fires makes a plain covariance singular. This one is not, and with thousands
@@ -67,7 +67,7 @@ def distances_of(
 ) -> Distances:
     """Return how far the images of all sets are from the classes of the training images."""
     looks = sorted(set(looks))
-    encoder = ViewEncoder(trained, VIEWS[looks[-1].ways], "head")  # those of the most views
+    encoder = ViewEmbedder(trained, VIEWS[looks[-1].ways], "head")  # those of the most views
     gaussians = _fitted(encoder, training, looks, progress)
     distances: dict[Look, dict[str, PerView]] = {look: {} for look in looks}
     for name, images in sets.items():
@@ -84,7 +84,7 @@ def distances_of(
 
 
 def _fitted(
-    encoder: ViewEncoder, training: ImageSet, looks: list[Look], progress: Progress
+    encoder: ViewEmbedder, training: ImageSet, looks: list[Look], progress: Progress
 ) -> dict[Look, Gaussians]:
     """Return one Gaussian per (pose, class) for each look; a mirrored view has its turn's pose."""
     classes = encoder.trained.classes
@@ -106,12 +106,12 @@ def _fitted(
 
 
 def _blocks(
-    encoder: ViewEncoder, images: ImageSet, name: str, progress: Progress
+    encoder: ViewEmbedder, images: ImageSet, name: str, progress: Progress
 ) -> Iterator[_Block]:
     for start in range(0, len(images), IMAGES_AT_ONCE):
         numbers = np.arange(start, min(start + IMAGES_AT_ONCE, len(images)))
         batches = [b for _, b in batches_of(images.images, numbers, encoder.images_at_once)]
-        encoded = side_by_side(encoder, batches, encoder.device)
+        encoded = map_in_threads(encoder, batches, encoder.device)
         by_space: dict[Space, Tensor] = {
             "head": torch.cat([batch.embeddings for batch in encoded], dim=1),
             "features": torch.cat([batch.features for batch in encoded], dim=1),

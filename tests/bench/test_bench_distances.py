@@ -4,13 +4,13 @@ import pytest
 import torch
 from benches import known, odd
 
-from oddone.bench.embedding import VIEWS, Look, Ways, distances_of
-from oddone.bench.judging import Baseline, Distance, judge_all
+from oddone.bench.distances import VIEWS, Look, Ways, distances_of
+from oddone.bench.scoring import Baseline, Distance, judge_all
 from oddone.bench.tables import MSP
 from oddone.detector import Detector, Space
 from oddone.fusion import Fuse, average, harmonic, nearest
 from oddone.training import RunDirectory, TrainedNetwork, load_network, train
-from oddone.transforms import eight_turns
+from oddone.transforms import rotations_and_mirrors
 from runs import tiny_settings
 
 
@@ -29,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedNetwork:
 @pytest.mark.parametrize("ways", [1, 4])
 def test_the_views_of_eight_turns_begin_with_those_of_fewer(ways: Ways) -> None:
     images = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    fewer, eight = VIEWS[ways](images), eight_turns(images)
+    fewer, eight = VIEWS[ways](images), rotations_and_mirrors(images)
     torch.testing.assert_close(eight.images[:ways], fewer.images)
     assert eight.poses[:ways].equal(fewer.poses)
 
@@ -56,7 +56,7 @@ def test_blocks_of_images_make_no_difference(
     training, sets = known(60, seed=0), {"odd": odd(12, seed=2)}
     look = Look(4, "head")
     at_once = distances_of(trained, training, sets, [look], unseen)
-    monkeypatch.setattr("oddone.bench.embedding.IMAGES_AT_ONCE", 7)
+    monkeypatch.setattr("oddone.bench.distances.IMAGES_AT_ONCE", 7)
     in_parts = distances_of(trained, training, sets, [look], unseen)
     torch.testing.assert_close(at_once[look]["odd"], in_parts[look]["odd"], rtol=1e-3, atol=1e-3)
 

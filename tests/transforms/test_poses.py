@@ -6,12 +6,12 @@ from torch import Tensor
 
 from oddone.errors import DataError
 from oddone.transforms import (
-    eight_turns,
-    four_turns,
     mirror,
     one_view,
     random_mirror,
-    turn,
+    rotate,
+    rotations,
+    rotations_and_mirrors,
 )
 
 POSES = torch.tensor([0, 1, 2, 3, 3, 1, 0, 2])
@@ -32,7 +32,7 @@ def with_pillow(image: Tensor, operation: Image.Transpose) -> Tensor:
 
 def test_turns_are_pillows_counter_clockwise_rotations() -> None:
     images = some_images()
-    turned = turn(images, POSES)
+    turned = rotate(images, POSES)
     rotations = [None, *(Image.Transpose[f"ROTATE_{degrees}"] for degrees in (90, 180, 270))]
     for image, result, pose in zip(images, turned, POSES.tolist(), strict=True):
         rotation = rotations[pose]
@@ -43,15 +43,15 @@ def test_four_quarter_turns_are_none() -> None:
     images, once = some_images(), torch.ones(8, dtype=torch.long)
     turned = images
     for _ in range(4):
-        turned = turn(turned, once)
+        turned = rotate(turned, once)
     assert torch.equal(turned, images)
-    assert torch.equal(turn(turn(images, POSES), -POSES % 4), images)
+    assert torch.equal(rotate(rotate(images, POSES), -POSES % 4), images)
 
 
 def test_a_mirror_is_the_source_images_horizontal_flip() -> None:
     images = some_images()
     flipped = torch.stack([with_pillow(image, Image.Transpose.FLIP_LEFT_RIGHT) for image in images])
-    assert torch.equal(mirror(turn(images, POSES), POSES), turn(flipped, POSES))
+    assert torch.equal(mirror(rotate(images, POSES), POSES), rotate(flipped, POSES))
 
 
 def test_mirroring_twice_is_not_mirroring() -> None:
@@ -61,17 +61,17 @@ def test_mirroring_twice_is_not_mirroring() -> None:
 
 def test_half_turns_keep_the_shape_of_any_image() -> None:
     images = some_images(height=4)
-    assert torch.equal(turn(images, POSES // 2 * 2)[2], images[2].flip(1, 2))
+    assert torch.equal(rotate(images, POSES // 2 * 2)[2], images[2].flip(1, 2))
 
 
 def test_a_quarter_turn_of_an_oblong_image_is_refused() -> None:
     with pytest.raises(DataError, match="images of 4 x 6 pixels cannot be turned by a quarter"):
-        turn(some_images(height=4), POSES)
+        rotate(some_images(height=4), POSES)
 
 
 def test_poses_other_than_quarter_turns_are_refused() -> None:
     with pytest.raises(DataError, match="poses holds 4, which is not one of 0 to 3"):
-        turn(some_images(), POSES + 1)
+        rotate(some_images(), POSES + 1)
     with pytest.raises(DataError, match="poses holds -1"):
         mirror(some_images(), POSES - 1)
 
@@ -79,7 +79,7 @@ def test_poses_other_than_quarter_turns_are_refused() -> None:
 @pytest.mark.usefixtures("as_shipped")
 def test_poses_of_the_wrong_length_are_named() -> None:
     with pytest.raises(DataError, match=r"poses has shape \(7,\) but there are 8 images"):
-        turn(some_images(), POSES[1:])
+        rotate(some_images(), POSES[1:])
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
@@ -111,7 +111,7 @@ def test_the_same_seed_mirrors_the_same_rows() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_turns_and_mirrors_keep_the_dtype(dtype: torch.dtype) -> None:
     images = some_images().to(dtype)
-    assert turn(images, POSES).dtype == mirror(images, POSES).dtype == dtype
+    assert rotate(images, POSES).dtype == mirror(images, POSES).dtype == dtype
 
 
 def test_one_view_is_the_images() -> None:
@@ -123,22 +123,22 @@ def test_one_view_is_the_images() -> None:
 
 def test_four_turns_are_the_poses_in_order() -> None:
     images = some_images()
-    views, poses = four_turns(images)
+    views, poses = rotations(images)
     assert poses.tolist() == [0, 1, 2, 3]
     for view, pose in zip(views, poses, strict=True):
-        assert torch.equal(view, turn(images, pose.expand(8)))
+        assert torch.equal(view, rotate(images, pose.expand(8)))
 
 
 def test_eight_turns_add_the_mirrored_source_in_each_pose() -> None:
     images = some_images()
-    views, poses = eight_turns(images)
+    views, poses = rotations_and_mirrors(images)
     assert poses.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
-    assert torch.equal(views[:4], four_turns(images).images)
+    assert torch.equal(views[:4], rotations(images).images)
     for pose in range(4):
         rows = torch.full((8,), pose)
-        assert torch.equal(views[4 + pose], turn(images.flip(3), rows))
+        assert torch.equal(views[4 + pose], rotate(images.flip(3), rows))
         assert torch.equal(views[4 + pose], mirror(views[pose], rows))
 
 
 def test_no_images_have_views_too() -> None:
-    assert eight_turns(some_images(0)).images.shape == (8, 0, 3, 6, 6)
+    assert rotations_and_mirrors(some_images(0)).images.shape == (8, 0, 3, 6, 6)

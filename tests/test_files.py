@@ -7,14 +7,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from oddone.training.allocator import keep_freed_memory
-from oddone.training.files import write_bytes, write_json, write_tensors
+from oddone.files import write_atomic, write_json, write_tensors
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
-    write_bytes(path, b"old")
-    write_bytes(path, b"new")
+    write_atomic(path, b"old")
+    write_atomic(path, b"new")
     assert path.read_bytes() == b"new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
 
@@ -23,14 +22,14 @@ def test_a_write_that_fails_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.bin"
-    write_bytes(path, b"old")
+    write_atomic(path, b"old")
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_bytes(path, b"new")
+        write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
 
@@ -51,15 +50,3 @@ def test_tensors_that_share_memory_are_each_written(tmp_path: Path) -> None:
     write_tensors(tmp_path / "a.safetensors", tensors, {})
     loaded = load_file(tmp_path / "a.safetensors")
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
-
-
-def test_glibc_is_asked_to_keep_memory_and_others_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
-    assert not keep_freed_memory()
-
-
-@pytest.mark.skipif(os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc")
-def test_glibc_understands() -> None:
-    assert keep_freed_memory()

@@ -3,7 +3,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from oddone.detector import Naming
+from oddone.detector import LinearProbe
 
 
 def clusters(classes: int = 3, images: int = 90) -> tuple[torch.Tensor, torch.Tensor]:
@@ -18,37 +18,37 @@ def clusters(classes: int = 3, images: int = 90) -> tuple[torch.Tensor, torch.Te
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_view_is_named_by_the_regression_of_its_pose(classes: int) -> None:
     features, labels = clusters(classes)
-    naming = Naming.fit(features, torch.arange(4), labels, classes)
+    probe = LinearProbe.fit(features, torch.arange(4), labels, classes)
     for pose in range(4):
         reference = LogisticRegression(C=100.0, max_iter=200).fit(features[pose], labels)
-        ours = naming.probabilities(features[pose : pose + 1], torch.tensor([pose]))
+        ours = probe.probabilities(features[pose : pose + 1], torch.tensor([pose]))
         np.testing.assert_allclose(ours, reference.predict_proba(features[pose]), atol=1e-4)
 
 
 def test_mirrored_views_are_learned_with_their_pose() -> None:
     features, labels = clusters()
     both = torch.cat([features, features.roll(1, dims=2)])
-    naming = Naming.fit(both, torch.arange(4).repeat(2), labels, 3)
-    assert naming.weight.shape == (4, 3, 8)
-    named = naming.probabilities(both, torch.arange(4).repeat(2)).argmax(dim=1)
+    probe = LinearProbe.fit(both, torch.arange(4).repeat(2), labels, 3)
+    assert probe.weight.shape == (4, 3, 8)
+    named = probe.probabilities(both, torch.arange(4).repeat(2)).argmax(dim=1)
     assert (named == labels).float().mean() > 0.95
 
 
 def test_views_agree_by_multiplying_what_they_say() -> None:
     features, labels = clusters()
     poses = torch.arange(4)
-    naming = Naming.fit(features, poses, labels, 3)
-    apart = [naming.probabilities(features[[pose]], poses[[pose]]).double() for pose in range(4)]
+    probe = LinearProbe.fit(features, poses, labels, 3)
+    apart = [probe.probabilities(features[[pose]], poses[[pose]]).double() for pose in range(4)]
     product = torch.stack(apart).prod(dim=0) ** (1 / 4)
     expected = product / product.sum(dim=1, keepdim=True)
-    together = naming.probabilities(features, poses)
+    together = probe.probabilities(features, poses)
     torch.testing.assert_close(together.double(), expected, atol=1e-6, rtol=1e-5)
-    backwards = naming.probabilities(features.flip(0), poses.flip(0))
+    backwards = probe.probabilities(features.flip(0), poses.flip(0))
     torch.testing.assert_close(backwards, together)
 
 
 def test_one_class_is_certain_and_no_image_has_no_name() -> None:
     features, labels = clusters(classes=1)
-    naming = Naming.fit(features, torch.arange(4), labels, 1)
-    assert (naming.probabilities(features, torch.arange(4)) == 1).all()
-    assert naming.probabilities(features[:, :0], torch.arange(4)).shape == (0, 1)
+    probe = LinearProbe.fit(features, torch.arange(4), labels, 1)
+    assert (probe.probabilities(features, torch.arange(4)) == 1).all()
+    assert probe.probabilities(features[:, :0], torch.arange(4)).shape == (0, 1)

@@ -1,3 +1,4 @@
+import os
 import threading
 from collections.abc import Iterator
 
@@ -5,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from oddone.detector.side_by_side import side_by_side
+from oddone.device import choose_device, keep_freed_memory, map_in_threads
+from oddone.errors import SettingsError
 
 CPU = torch.device("cpu")
 
@@ -26,7 +28,7 @@ def test_two_threads_take_one_batch_each_at_the_same_time() -> None:
         together.wait()  # which nobody passes alone
         return int(batch), torch.get_num_threads()
 
-    assert side_by_side(work, [torch.tensor(n) for n in range(6)], CPU) == [
+    assert map_in_threads(work, [torch.tensor(n) for n in range(6)], CPU) == [
         (n, 1) for n in range(6)
     ]
     assert torch.get_num_threads() == 2
@@ -37,7 +39,7 @@ def test_two_threads_take_one_batch_each_at_the_same_time() -> None:
 def test_one_batch_and_other_devices_are_served_where_they_are_asked_for(
     batches: int, device: str
 ) -> None:
-    names = side_by_side(
+    names = map_in_threads(
         lambda _: threading.current_thread().name, [torch.empty(0)] * batches, torch.device(device)
     )
     assert names == [threading.current_thread().name] * batches
@@ -45,7 +47,7 @@ def test_one_batch_and_other_devices_are_served_where_they_are_asked_for(
 
 def test_one_thread_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    names = side_by_side(lambda _: threading.current_thread().name, [torch.empty(0)] * 3, CPU)
+    names = map_in_threads(lambda _: threading.current_thread().name, [torch.empty(0)] * 3, CPU)
     assert names == [threading.current_thread().name] * 3
 
 
@@ -56,4 +58,28 @@ def test_an_error_in_a_batch_is_raised() -> None:
             raise ValueError("three")
 
     with pytest.raises(ValueError, match="three"):
-        side_by_side(work, [torch.tensor(n) for n in range(6)], CPU)
+        map_in_threads(work, [torch.tensor(n) for n in range(6)], CPU)
+
+
+def test_the_fastest_device_that_is_available_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_device("cpu").type == "cpu"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    assert choose_device().type == "mps"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert choose_device().type == "cuda"
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    with pytest.raises(SettingsError, match="device='mps' is not available; choose 'auto' or"):
+        choose_device("mps")
+
+
+def test_glibc_is_asked_to_keep_memory_and_others_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
+    assert not keep_freed_memory()
+
+
+@pytest.mark.skipif(os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc")
+def test_glibc_understands() -> None:
+    assert keep_freed_memory()

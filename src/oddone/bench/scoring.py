@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from oddone.baselines import Judge, Judged
-from oddone.bench.embedding import Look, Ways, distances_of
+from oddone.bench.distances import Look, Ways, distances_of
 from oddone.data import ImageSet
-from oddone.data.decode import Progress
 from oddone.detector import Space
 from oddone.fusion import Fuse, average, decide
+from oddone.progress import Progress
 from oddone.training import TrainedNetwork
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from oddone import presets
 from oddone.errors import SettingsError
-from oddone.training import Training
+from oddone.training import TrainSettings
 from oddone.training.settings import Objective, Rotations
 
 FINE_TUNING_RATE = 1 / 3
@@ -19,11 +19,11 @@ class Scale:
     name: str
     words: str
     """What a reader has to know of it, for the caption of a table."""
-    at_once: Training
+    at_once: TrainSettings
     """For what is trained once, with turns."""
-    before: Training
+    before: TrainSettings
     """For what is fine-tuned later."""
-    after: Training
+    after: TrainSettings
     """For fine-tuning it."""
     small_encoder: str
     """For the rows that are ResNet-18 in the paper, where the others are ResNet-34."""
@@ -61,7 +61,7 @@ def cpu_scale(minutes: float) -> Scale:
 
 
 @dataclass(frozen=True)
-class Model:
+class Recipe:
     """A way to train a network."""
 
     name: str
@@ -71,7 +71,7 @@ class Model:
     """Whether MCL has its SPA term."""
     small: bool = False
     """Whether it is a ResNet-18 in the paper."""
-    start: "Model | None" = None
+    start: "Recipe | None" = None
     """What it is fine-tuned from."""
     outliers: bool = False
     """Whether it is shown images that are none of the classes."""
@@ -81,12 +81,12 @@ class Plan(NamedTuple):
     """A network to train, with every setting: all that decides what comes out, save the data."""
 
     name: str
-    settings: Training
+    settings: TrainSettings
     start: "Plan | None"
     outliers: bool
 
 
-def plan(model: Model, scale: Scale, seed: int) -> Plan:
+def plan(model: Recipe, scale: Scale, seed: int) -> Plan:
     """Return how a model is trained at a scale."""
     if model.start is None:
         return Plan(model.name, _settings(model, scale, scale.at_once, seed), None, model.outliers)
@@ -99,7 +99,7 @@ def plan(model: Model, scale: Scale, seed: int) -> Plan:
     )
 
 
-def _settings(model: Model, scale: Scale, length: Training, seed: int) -> Training:
+def _settings(model: Recipe, scale: Scale, length: TrainSettings, seed: int) -> TrainSettings:
     settings = replace(length, objective=model.objective, rotations=model.rotations, seed=seed)
     if not model.spa:
         settings = replace(settings, loss=replace(settings.loss, spa_weight=0.0))
@@ -109,7 +109,7 @@ def _settings(model: Model, scale: Scale, length: Training, seed: int) -> Traini
     return _with_as_many_rows(settings) if model.rotations == "none" else settings
 
 
-def _with_as_many_rows(settings: Training) -> Training:
+def _with_as_many_rows(settings: TrainSettings) -> TrainSettings:
     """Return settings without turns in which steps have as many rows, and are as many, as with."""
     turns = settings.batch.poses_per_image
     batch = replace(settings.batch, images=turns * settings.batch.images, poses_per_image=1)
@@ -117,19 +117,19 @@ def _with_as_many_rows(settings: Training) -> Training:
     return replace(settings, batch=batch, epochs=epochs)
 
 
-CROSS_ENTROPY = Model("cross-entropy", "cross-entropy")
-ROTATION = Model("cross-entropy with rotation task", "cross-entropy", "task")
-OUTLIER_EXPOSURE = Model("outlier exposure", "cross-entropy", outliers=True)
-SUPCLR = Model("SupCLR", "supclr")
+CROSS_ENTROPY = Recipe("cross-entropy", "cross-entropy")
+ROTATION = Recipe("cross-entropy with rotation task", "cross-entropy", "task")
+OUTLIER_EXPOSURE = Recipe("outlier exposure", "cross-entropy", outliers=True)
+SUPCLR = Recipe("SupCLR", "supclr")
 SUPCLR_SMALL = replace(SUPCLR, small=True)
-CSI = Model("CSI", "supclr", "task")  # joint labels: turns of an image are negatives
+CSI = Recipe("CSI", "supclr", "task")  # joint labels: turns of an image are negatives
 CSI_SMALL = replace(CSI, small=True)
-SIMCLR = Model("SimCLR", "simclr")
-SIMCLR_FINE_TUNED = Model("SimCLR, fine-tuned", "cross-entropy", start=SIMCLR)
-SIMCLR_JOINT = Model("SimCLR, jointly fine-tuned", "joint", start=SIMCLR)
-MCL = Model("MCL", "mcl", "task")
+SIMCLR = Recipe("SimCLR", "simclr")
+SIMCLR_FINE_TUNED = Recipe("SimCLR, fine-tuned", "cross-entropy", start=SIMCLR)
+SIMCLR_JOINT = Recipe("SimCLR, jointly fine-tuned", "joint", start=SIMCLR)
+MCL = Recipe("MCL", "mcl", "task")
 MCL_SMALL = replace(MCL, small=True)
-MCL_WITHOUT_SPA = Model("MCL without SPA and rotation task", "mcl", spa=False)
-MCL_WITHOUT_TASK = Model("MCL without rotation task", "mcl")
-MCL_AUGMENTED = Model("MCL with rotations as augmentation", "mcl", "augmentation")
-MCL_FINE_TUNED = Model("MCL, fine-tuned", "cross-entropy", start=MCL)
+MCL_WITHOUT_SPA = Recipe("MCL without SPA and rotation task", "mcl", spa=False)
+MCL_WITHOUT_TASK = Recipe("MCL without rotation task", "mcl")
+MCL_AUGMENTED = Recipe("MCL with rotations as augmentation", "mcl", "augmentation")
+MCL_FINE_TUNED = Recipe("MCL, fine-tuned", "cross-entropy", start=MCL)

@@ -3,11 +3,11 @@
 import pytest
 from benches import toy_scale
 
-from oddone.bench import cpu_scale, models, paper_scale
-from oddone.bench.models import Model, Plan, plan
+from oddone.bench import cpu_scale, paper_scale, recipes
+from oddone.bench.recipes import Plan, Recipe, plan
 from oddone.bench.tables import TABLES
 from oddone.errors import SettingsError
-from oddone.training import Training
+from oddone.training import TrainSettings
 
 ALL = sorted({row.model for table in TABLES.values() for row in table.rows}, key=repr)
 
@@ -19,7 +19,7 @@ def minutes(planned: Plan) -> float:
 
 
 @pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
-def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(model: Model) -> None:
+def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(model: Recipe) -> None:
     assert minutes(plan(model, cpu_scale(7.0), seed=0)) == pytest.approx(7)
 
 
@@ -27,7 +27,7 @@ def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(model: Model) -> 
 @pytest.mark.parametrize(
     "scale", [paper_scale(), cpu_scale(1.0), toy_scale()], ids=lambda s: s.name
 )
-def test_no_image_is_held_out_and_the_seed_is_that_asked_for(model: Model, scale: object) -> None:
+def test_no_image_is_held_out_and_the_seed_is_that_asked_for(model: Recipe, scale: object) -> None:
     planned = plan(model, scale, seed=5)  # type: ignore[arg-type]
     for each in (planned, planned.start):
         if each is not None:
@@ -36,12 +36,12 @@ def test_no_image_is_held_out_and_the_seed_is_that_asked_for(model: Model, scale
 
 
 def test_mcl_at_the_paper_scale_is_the_paper_preset() -> None:
-    assert plan(models.MCL, paper_scale(), 0).settings == Training(epochs=400.0, held_out=0.0)
+    assert plan(recipes.MCL, paper_scale(), 0).settings == TrainSettings(epochs=400.0, held_out=0.0)
 
 
 @pytest.mark.parametrize("model", [model for model in ALL if model.start is None])
 def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
-    model: Model,
+    model: Recipe,
 ) -> None:
     settings = plan(model, paper_scale(), 0).settings
     assert settings.batch.images * settings.poses_per_image == 1024
@@ -50,7 +50,7 @@ def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
 
 
 def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
-    planned = plan(models.SIMCLR_JOINT, paper_scale(), 0)
+    planned = plan(recipes.SIMCLR_JOINT, paper_scale(), 0)
     settings = planned.settings
     assert (settings.objective, settings.simclr_weight) == ("joint", 0.1)
     assert (settings.epochs, settings.batch.images) == (100, 512)
@@ -62,24 +62,24 @@ def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
 def test_only_the_small_models_are_resnet_18() -> None:
     encoders = {model: plan(model, paper_scale(), 0).settings.model.encoder for model in ALL}
     assert {model for model, encoder in encoders.items() if encoder == "resnet18"} == {
-        models.SUPCLR_SMALL,
-        models.CSI_SMALL,
-        models.MCL_SMALL,
+        recipes.SUPCLR_SMALL,
+        recipes.CSI_SMALL,
+        recipes.MCL_SMALL,
     }
     assert set(encoders.values()) == {"resnet18", "resnet34"}
 
 
 def test_ablations_leave_out_what_they_say() -> None:
-    def settings(model: Model) -> Training:
+    def settings(model: Recipe) -> TrainSettings:
         return plan(model, paper_scale(), 0).settings
 
-    assert settings(models.MCL_WITHOUT_SPA).loss.spa_weight == 0
-    assert settings(models.MCL_WITHOUT_SPA).rotations == "none"
-    assert settings(models.MCL_WITHOUT_TASK).loss.spa_weight == 1
-    assert settings(models.MCL_WITHOUT_TASK).rotations == "none"
-    assert settings(models.MCL_AUGMENTED).rotations == "augmentation"
-    assert settings(models.CSI).rotations == "task"
-    assert settings(models.SUPCLR).rotations == "none"
+    assert settings(recipes.MCL_WITHOUT_SPA).loss.spa_weight == 0
+    assert settings(recipes.MCL_WITHOUT_SPA).rotations == "none"
+    assert settings(recipes.MCL_WITHOUT_TASK).loss.spa_weight == 1
+    assert settings(recipes.MCL_WITHOUT_TASK).rotations == "none"
+    assert settings(recipes.MCL_AUGMENTED).rotations == "augmentation"
+    assert settings(recipes.CSI).rotations == "task"
+    assert settings(recipes.SUPCLR).rotations == "none"
 
 
 def test_a_length_without_time_is_refused() -> None:

@@ -20,7 +20,7 @@ from oddone.encoders import Encoded
 from oddone.training.objective import Network
 
 
-class InHalves:
+class TwoThreadNetwork:
     """A network that takes rows in two halves, at once."""
 
     def __init__(
@@ -33,7 +33,7 @@ class InHalves:
     def __call__(self, first: Any, second: Any) -> Encoded:
         """Return what `encode` makes of both halves; gradients flow back in halves too."""
         anchor = torch.empty(0, requires_grad=True)  # or torch would see nothing to differentiate
-        both = cast("Callable[..., tuple[Tensor, Tensor]]", _BothHalves.apply)
+        both = cast("Callable[..., tuple[Tensor, Tensor]]", _BothThreads.apply)
         return Encoded(*both(anchor, (first, second), self))
 
     def backward(self, encoded: Sequence[Encoded], upstream: Sequence[Tensor | None]) -> None:
@@ -59,7 +59,7 @@ class InHalves:
             torch._foreach_copy_(other, mine)
 
 
-class _BothHalves(torch.autograd.Function):
+class _BothThreads(torch.autograd.Function):
     """Both passes through both networks; gradients of the weights add up where they always do.
 
     Two numbers have the same sum in either order, so it does not matter which half is done first.
@@ -67,7 +67,7 @@ class _BothHalves(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, _anchor: Tensor, parts: tuple[Any, Any], halves: InHalves
+        ctx: Any, _anchor: Tensor, parts: tuple[Any, Any], halves: TwoThreadNetwork
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         ctx.halves = halves

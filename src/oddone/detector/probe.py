@@ -17,7 +17,7 @@ STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Naming:
+class LinearProbe:
     """Weights that turn the features of a view into how likely each class is, by its pose."""
 
     weight: Float[Tensor, "poses classes dim"]
@@ -29,11 +29,11 @@ class Naming:
         poses: Int[Tensor, " views"],
         labels: Int[Tensor, " images"],
         classes: int,
-    ) -> "Naming":
+    ) -> "LinearProbe":
         """Return the logistic regressions of the labels on the features, one for each pose."""
         n_poses = int(poses.max()) + 1
         if classes == 1:  # which is always right
-            return Naming(torch.zeros(n_poses, 1, features.shape[2]), torch.zeros(n_poses, 1))
+            return LinearProbe(torch.zeros(n_poses, 1, features.shape[2]), torch.zeros(n_poses, 1))
         weights, biases = [], []
         for pose in range(n_poses):
             rows = features[poses == pose]
@@ -43,11 +43,11 @@ class Naming:
                 weight, bias = np.stack([0 * weight[0], weight[0]]), np.array([0.0, bias[0]])
             weights.append(torch.from_numpy(weight).float())
             biases.append(torch.from_numpy(bias).float())
-        return Naming(torch.stack(weights), torch.stack(biases))
+        return LinearProbe(torch.stack(weights), torch.stack(biases))
 
-    def to(self, device: torch.device | str) -> "Naming":
+    def to(self, device: torch.device | str) -> "LinearProbe":
         """Return this on another device."""
-        return Naming(self.weight.to(device), self.bias.to(device))
+        return LinearProbe(self.weight.to(device), self.bias.to(device))
 
     def probabilities(
         self, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
