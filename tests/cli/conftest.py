@@ -22,10 +22,10 @@ def run_oddone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
     def run(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["oddone", *words])
-        with pytest.raises(SystemExit) as detected:
+        with pytest.raises(SystemExit) as caught:
             main()
         printed, complained = capsys.readouterr()
-        code = detected.value.code
+        code = caught.value.code
         assert isinstance(code, int)
         return code, printed, complained
 

@@ -14,7 +14,7 @@ def test_help_and_typos_are_answered_without_torch_and_numpy(words: str) -> None
     script = """if True:
         import atexit, sys
         from oddone.cli import main
-        heavy = ("torch", "numpy", "PIL", "scipy")
+        heavy = ("torch", "numpy", "PIL", "scipy", "pooch", "requests")
         atexit.register(lambda: print("LOADED", [name for name in heavy if name in sys.modules]))
         main()
         """

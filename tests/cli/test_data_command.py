@@ -110,12 +110,13 @@ def test_get_without_a_folder_makes_one_and_says_what_to_do_when_the_host_is_awa
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download, "RETRIES", 0)
     nobody = download.OfficialFile("http://127.0.0.1:9/train_32x32.mat", "0" * 32)
     monkeypatch.setitem(download.OFFICIAL, "svhn", (nobody,))
     code, _, complained = run("get", "svhn")
     assert code == 2
-    assert "get train_32x32.mat, published at http://127.0.0.1:9/train_32x32.mat" in complained
-    assert "put it into svhn and run the command again" in complained
+    assert "http://127.0.0.1:9/train_32x32.mat cannot be downloaded to svhn (" in complained
+    assert f"get train_32x32.mat (md5 {nobody.md5}) some other way and put it there" in complained
     assert (tmp_path / "svhn").is_dir()
 
 

@@ -202,9 +202,9 @@ def test_reasons_are_short_and_human(tmp_path: Path) -> None:
         encoded(noise(), "PPM"): "not an image of a known format",
     }
     for content, reason in reasons.items():
-        with pytest.raises(BrokenImageError) as detected:
+        with pytest.raises(BrokenImageError) as caught:
             decode(content, 32)
-        assert str(detected.value) == reason
+        assert str(caught.value) == reason
     with pytest.raises(BrokenImageError, match="^no such file or directory$"):
         decode(tmp_path / "missing.jpg", 32)
 

@@ -82,9 +82,9 @@ def test_strict_makes_broken_files_an_error_that_names_five(root: Path) -> None:
     for i in range(7):
         (root / "cat" / f"bad{i}.jpg").write_text("text")
     first = os.path.join("cat", "bad0.jpg")  # noqa: PTH118, as it is printed
-    with pytest.raises(DataError) as detected:
+    with pytest.raises(DataError) as caught:
         read_labelled_folder(root, strict=True)
-    message = str(detected.value)
+    message = str(caught.value)
     assert "7 files of" in message
     assert f"{first} (not an image of a known format)" in message
     assert message.count("bad") == 5

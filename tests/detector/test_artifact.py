@@ -416,10 +416,10 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
 def test_contents_that_do_not_fit_together_are_refused(
     file: Path, change: Callable[[Header, Tensors], None], message: str
 ) -> None:
-    with pytest.raises(ArtifactError, match=message) as detected:
+    with pytest.raises(ArtifactError, match=message) as caught:
         Detector.load(forge(file, change))
-    assert str(detected.value).count("\n") == 0
-    assert "forged.oddone" in str(detected.value)
+    assert str(caught.value).count("\n") == 0
+    assert "forged.oddone" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -103,11 +103,11 @@ def test_a_value_of_a_wrong_type_is_named_with_what_is_wanted(
     path = tmp_path / "s.toml"
     path.write_text(content)
     for read in (read_settings, read_toml):
-        with pytest.raises(SettingsError) as detected:
+        with pytest.raises(SettingsError) as caught:
             read(path)
-        assert str(detected.value).startswith(f"{path}: ")
-        assert message in str(detected.value)
-        assert "\n" not in str(detected.value)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert message in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_long_value_is_told_in_short(tmp_path: Path) -> None:

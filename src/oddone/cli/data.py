@@ -73,7 +73,7 @@ def get(
     *,
     to: Annotated[Path | None, Parameter(help="Folder to put it into; ./NAME unless set.")] = None,
 ) -> None:
-    """Download a dataset from its authors, or go on where the last attempt ended.
+    """Download a dataset from its authors, unless it is there and whole.
 
     Example: `oddone data get cifar10 --to datasets`
     """

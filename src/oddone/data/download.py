@@ -1,32 +1,27 @@
 """The official files of CIFAR-10, CIFAR-100 and SVHN, from their authors' own hosts.
 
-A file is written as NAME.part, continued where an earlier attempt ended, and gets its name only
-once its checksum is right: a file that is there is whole.
+pooch downloads into a temporary file in the same folder and renames it once its checksum is right:
+an interrupted download leaves no file that looks complete.
 """
 
-import hashlib
-import http.client
-import os
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
+
+import pooch
+import requests
 
 from oddone.errors import DataError
+from oddone.progress import Progress
 
 Name = Literal["cifar10", "cifar100", "svhn"]
-Progress = Callable[[int, int, str], None]
-"""Told the bytes there are, the bytes there will be (0: unknown) and of which file."""
 
-RETRIES = 3
-PAUSE_SECONDS = 1.0
+RETRIES = 2
 TIMEOUT_SECONDS = 30.0
 CHUNK_BYTES = 2**18
+HEADERS = {"User-Agent": "oddone", "Accept-Encoding": "identity"}
 LARGEST_BYTES = 10**9
 
 
@@ -67,185 +62,74 @@ OFFICIAL: dict[str, tuple[OfficialFile, ...]] = {
 }
 
 
-def get(
-    name: Name,
-    folder: Path,
-    *,
-    progress: Progress | None = None,
-    base_urls: Mapping[str, str] | None = None,
-) -> tuple[Path, ...]:
-    """Return the official files of a dataset in the folder, downloaded where they are missing.
-
-    `base_urls` names, by dataset, where else to ask for the files (a mirror); the checksums hold.
-    """
+def get(name: Name, folder: Path, *, progress: Progress | None = None) -> tuple[Path, ...]:
+    """Return the official files of a dataset in the folder, downloaded where they are missing."""
     if name not in OFFICIAL:
         raise DataError(f"{name!r} cannot be downloaded; choose {', '.join(OFFICIAL)}")
-    base_url = (base_urls or {}).get(name)
-    return tuple(
-        fetch(official, folder, progress=progress, base_url=base_url) for official in OFFICIAL[name]
-    )
+    return tuple(fetch(official, folder, progress=progress) for official in OFFICIAL[name])
 
 
-def fetch(
-    official: OfficialFile,
-    folder: Path,
-    *,
-    progress: Progress | None = None,
-    base_url: str | None = None,
-) -> Path:
+def fetch(official: OfficialFile, folder: Path, *, progress: Progress | None = None) -> Path:
     """Return where the file is in the folder, downloaded unless it is there and whole."""
-    target = folder / official.name
-    if target.is_file() and _md5(target) == official.md5:
-        return target
-    url = official.url if base_url is None else f"{base_url.rstrip('/')}/{official.name}"
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise DataError(f"{url}: only http and https are fetched; give such an address")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    part = target.with_name(f"{target.name}.part")
-    _download(_Request(official, url, folder, progress), part)
-    md5 = _md5(part)
-    if md5 != official.md5:
-        part.unlink()
-        raise DataError(
-            f"{url} has the md5 {md5} and should have {official.md5}; what came was deleted: run "
-            f"the command again, and if it stays wrong, tell the host's owner"
-        )
-    part.replace(target)
-    return target
-
-
-class _Request(NamedTuple):
-    """One file on its way into a folder."""
-
-    official: OfficialFile
-    url: str
-    folder: Path
-    progress: Progress | None
-
-
-class _CutError(Exception):
-    """The connection ended before the file did."""
-
-
-class _UnreachableError(_CutError):
-    """There was no connection at all."""
-
-
-def _download(request: _Request, part: Path) -> None:
-    """Return once all of the part is there, asking again where it is cut."""
-    for attempt in range(1 + RETRIES):
-        if attempt:
-            time.sleep(PAUSE_SECONDS * 2 ** (attempt - 1))
-        try:
-            _continue(request, part)
-        except _CutError as error:
-            if attempt == 0 and isinstance(error, _UnreachableError):
-                raise _by_hand(request, str(error)) from error
-            reason = str(error)
-        else:
-            return
-    raise DataError(
-        f"{request.url}: the connection was cut {1 + RETRIES} times ({reason}) and "
-        f"{part.stat().st_size:,} bytes are kept in {part}; run the command again to go on there"
+    name, md5 = official.name, official.md5
+    files = pooch.create(
+        path=folder.absolute(),  # pooch would read a relative "~" as the home folder
+        base_url=official.url.removesuffix(name),
+        registry={name: f"md5:{md5}"},
+        retry_if_failed=RETRIES,
     )
-
-
-def _continue(request: _Request, part: Path) -> None:
-    """Return after the rest of the file was added to the part."""
-    start = part.stat().st_size if part.exists() else 0
     try:
-        response = _ask(request.url, start)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and start:
-            return  # nothing is missing
-        raise _by_hand(request, f"it answers {error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise _UnreachableError(_reason(error)) from error
-    with response:
-        continued = start and response.status == HTTPStatus.PARTIAL_CONTENT
-        _write(request, part, response, start=start if continued else 0)
+        with _quiet_pooch():
+            files.fetch(name, downloader=partial(_download, name=name, progress=progress))
+    except (OSError, ValueError) as error:  # network and disk; checksum
+        raise DataError(
+            f"{official.url} cannot be downloaded to {folder} ({_reason(error)}); try again, "
+            f"choose another folder, or get {name} (md5 {md5}) some other way and put it there"
+        ) from error
+    return folder / name
 
 
-def _ask(url: str, start: int) -> http.client.HTTPResponse:
-    """Return the answer to a request for the file from the byte `start` on."""
-    # Without the handlers of `urlopen` for files and FTP, no redirection leads there either.
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.UnknownHandler,
+def _download(url: str, path: str, _: pooch.Pooch, *, name: str, progress: Progress | None) -> None:
+    """Write what is at the address to the path: pooch's temporary file."""
+    # Whoever may read the folder may read the file; pooch makes it for its owner only.
+    Path(path).chmod(0o600 | Path(path).parent.stat().st_mode & 0o044)
+    with (
+        requests.get(url, headers=HEADERS, stream=True, timeout=TIMEOUT_SECONDS) as response,
+        Path(path).open("wb") as file,
     ):
-        opener.add_handler(handler())
-    headers = {"User-Agent": "oddone"} | ({"Range": f"bytes={start}-"} if start else {})
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310  # `fetch` saw the scheme
-    response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT_SECONDS)
-    return response
+        response.raise_for_status()
+        # Some hosts call a .tar.gz a gzip-encoded .tar, and requests would unpack it.
+        response.raw.headers.pop("Content-Encoding", None)
+        done, total = 0, response.raw.length_remaining or 0
+        _check_size(total)
+        for chunk in response.iter_content(CHUNK_BYTES):
+            done += len(chunk)
+            _check_size(done)
+            file.write(chunk)
+            if progress is not None:
+                progress(done, total, name)
 
 
-def _write(
-    request: _Request, part: Path, response: http.client.HTTPResponse, *, start: int
-) -> None:
-    """Return after the response was written to the part, from the byte `start` on."""
-    length = response.headers["Content-Length"] or ""
-    total = start + int(length) if length.isdigit() else 0
-    _check_size(request.url, total)
-    done = start
+def _check_size(size: int) -> None:
+    if size > LARGEST_BYTES:  # not a ValueError: pooch would try again
+        raise OSError(f"it sends {size:,} bytes and no official file has over {LARGEST_BYTES:,}")
+
+
+@contextmanager
+def _quiet_pooch() -> Iterator[None]:
+    """Keep pooch's log, which it writes to the terminal, out of our progress bar."""
+    log = pooch.get_logger()
+    before = log.disabled
+    log.disabled = True  # `setLevel` would not do: this logger remembers what it let through
     try:
-        with part.open("ab" if start else "wb") as file:
-            while chunk := _read(response):
-                file.write(chunk)
-                done += len(chunk)
-                _check_size(request.url, done)
-                if request.progress is not None:
-                    request.progress(done, total, request.official.name)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:  # not the connection's: `_read` has its own
-        raise _cannot_write(part, error) from error
-    if done < total:
-        raise _CutError(f"{done:,} of {total:,} bytes arrived")
+        yield
+    finally:
+        log.disabled = before
 
 
-def _read(response: http.client.HTTPResponse) -> bytes:
-    try:
-        return response.read(CHUNK_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise _CutError(_reason(error)) from error
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-
-
-def _check_size(url: str, size: int) -> None:
-    if size > LARGEST_BYTES:
-        raise DataError(
-            f"{url} wants to send {size:,} bytes and no official file has over "
-            f"{LARGEST_BYTES:,}; check the address"
-        )
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", error)) or type(error).__name__
-
-
-def _cannot_write(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be written ({error.strerror}); choose another folder")
-
-
-def _by_hand(request: _Request, reason: str) -> DataError:
-    official = request.official
-    return DataError(
-        f"{request.url} cannot be downloaded ({reason}); get {official.name}, published at "
-        f"{official.url} (md5 {official.md5}), some other way, put it into {request.folder} and "
-        f"run the command again"
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason: requests wraps "Connection refused" in three other errors."""
+    inner = error.__cause__ or next(
+        (each for each in error.args if isinstance(each, Exception)), None
     )
+    return _reason(inner) if inner else str(error) or type(error).__name__
