@@ -7,6 +7,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
+    from oddone.api import train as train
+    from oddone.data import load as load
     from oddone.density import (
         Gaussians as Gaussians,
         Moments as Moments,
@@ -14,6 +16,7 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
     from oddone.detector import (
         Calibration as Calibration,
         Detector as Detector,
+        DetectorSettings as DetectorSettings,
     )
     from oddone.errors import (
         ArtifactError as ArtifactError,
@@ -24,8 +27,8 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         SettingsWarning as SettingsWarning,
     )
     from oddone.estimator import OddOneClassifier as OddOneClassifier
+    from oddone.evaluation import evaluate as evaluate
     from oddone.fusion import (
-        Verdicts as Verdicts,
         average as average,
         decide as decide,
         harmonic as harmonic,
@@ -50,12 +53,16 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         fpr_at_95_ind as fpr_at_95_ind,
         fpr_at_95_ood as fpr_at_95_ood,
     )
+    from oddone.training import TrainSettings as TrainSettings
+    from oddone.verdicts import Verdict as Verdict, Verdicts as Verdicts
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "api": ("train",),
+    "data": ("load",),
     "density": ("Gaussians", "Moments"),
-    "detector": ("Calibration", "Detector"),
+    "detector": ("Calibration", "Detector", "DetectorSettings"),
     "errors": (
         "ArtifactError",
         "DataError",
@@ -65,7 +72,8 @@ _PUBLIC = {
         "SettingsWarning",
     ),
     "estimator": ("OddOneClassifier",),
-    "fusion": ("Verdicts", "average", "decide", "harmonic", "nearest", "view_weighted"),
+    "evaluation": ("evaluate",),
+    "fusion": ("average", "decide", "harmonic", "nearest", "view_weighted"),
     "losses": (
         "MCLSettings",
         "MCLLoss",
@@ -77,6 +85,8 @@ _PUBLIC = {
         "supcon_loss",
     ),
     "metrics": ("accuracy", "aupr_in", "aupr_out", "auroc", "fpr_at_95_ind", "fpr_at_95_ood"),
+    "training": ("TrainSettings",),
+    "verdicts": ("Verdict", "Verdicts"),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 

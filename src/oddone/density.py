@@ -4,7 +4,7 @@ Groups are numbered `pose * classes + label`, so that the groups of one pose are
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 16384
 WHITENED_AT_ONCE = 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Count, mean and scatter of the embeddings of each group. Batches, files and machines add up.
 
@@ -77,7 +77,7 @@ class Moments:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaussians:
     """One Gaussian per group, ready to measure distances.
 
@@ -87,11 +87,15 @@ class Gaussians:
 
     mean: Float[Tensor, "groups dim"]
     whitening: Float[Tensor, "groups dim dim"]
+    n_poses: int = 1
+    """How many poses there are; `groups` is that times the number of classes."""
 
     @staticmethod
     def fit(
         moments: Moments,
         shrinkage: Shrinkage = 0.0,
+        *,
+        n_poses: int = 1,
         tied: bool = False,
         names: Sequence[str] | None = None,
     ) -> "Gaussians":
@@ -102,6 +106,12 @@ class Gaussians:
         from the group itself. With `tied`, all groups share their pooled covariance (Lee et al.).
         `names` are what errors call the groups.
         """
+        n_groups = len(moments.count)
+        if n_poses < 1 or n_groups % n_poses:
+            raise SettingsError(
+                f"n_poses={n_poses} does not divide the {n_groups} groups of the moments; pass the "
+                f"number of poses that the groups were numbered by"
+            )
         named = _Named(moments, names)
         named.check_counts(1 if tied else 2)
         if tied:
@@ -116,16 +126,20 @@ class Gaussians:
             raise named.singular(singular, tied=tied)
         identity = torch.eye(covariance.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
         whitening = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-        return Gaussians(moments.mean, whitening.expand_as(moments.scatter))
+        return Gaussians(moments.mean, whitening.expand_as(moments.scatter), n_poses)
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> "Gaussians":
         """Return these Gaussians elsewhere, or in float32 (faster, and all that MPS offers)."""
-        return Gaussians(self.mean.to(device, dtype), self.whitening.to(device, dtype))
+        return replace(
+            self, mean=self.mean.to(device, dtype), whitening=self.whitening.to(device, dtype)
+        )
 
     def distances(self, embeddings: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows groups"]:
-        """Return each row's Mahalanobis distance to each group (Eq. 12, without its lost minus).
+        """Return each row's Mahalanobis distance to each group (Eq. 12).
+
+        The paper calls the negative distance a score; its minus sign is lost in print.
 
         Works in the precision of the Gaussians, whatever that of the embeddings.
         """
@@ -146,19 +160,13 @@ class Gaussians:
         return torch.cat(blocks)
 
     def pose_distances(
-        self, embeddings: Float[Tensor, "rows dim"], poses: Int[Tensor, " rows"], n_poses: int
+        self, embeddings: Float[Tensor, "rows dim"], poses: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows classes"]:
         """Return each row's distance to each class, by the Gaussians of the row's own pose."""
-        n_groups = len(self.mean)
-        _check_groups(poses, n_poses, rows=len(embeddings), name="poses")
-        if n_groups % n_poses:
-            raise SettingsError(
-                f"n_poses={n_poses} does not divide the {n_groups} groups of these Gaussians; "
-                f"pass the number of poses they were fitted with"
-            )
-        classes = n_groups // n_poses
+        _check_groups(poses, self.n_poses, rows=len(embeddings), name="poses")
+        classes = len(self.mean) // self.n_poses
         distances = self.mean.new_empty(len(embeddings), classes)
-        for pose in range(n_poses):
+        for pose in range(self.n_poses):
             members = (poses == pose).nonzero()[:, 0]
             of_pose = slice(pose * classes, (pose + 1) * classes)
             gaussians = Gaussians(self.mean[of_pose], self.whitening[of_pose])

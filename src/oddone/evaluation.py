@@ -1,6 +1,7 @@
 """How good a detector is: its accuracy, its false alarms, and how well it tells OOD images.
 
-`evaluate` shows images to a detector. `judge` knows scores only, so it serves any other method too.
+`evaluate` shows images to a detector. `evaluate_scores` knows scores only, so it serves any other
+method too.
 """
 
 import csv
@@ -12,21 +13,23 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from oddone import metrics
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
-from oddone.detector.view_embedder import batches_of
 from oddone.errors import DataError, DataWarning, SettingsError
 from oddone.progress import Progress
+from oddone.scoring import score_images
 
-Groups = Mapping[str, Sequence[str]]
-"""OOD sets to average over, by the name of the group, such as near and far."""
+Averages = Mapping[str, Sequence[str]]
+"""OOD sets to average over, by the name of the average, such as near and far."""
 
-NO_GROUPS: Groups = MappingProxyType({})
+OPENOOD_NAMES = {"tiny_imagenet": "tin", "textures": "texture"}
+"""What OpenOOD calls OOD sets that have another name here."""
+
+NO_AVERAGES: Averages = MappingProxyType({})
 
 
 class OODMetrics(NamedTuple):
@@ -36,7 +39,14 @@ class OODMetrics(NamedTuple):
     fpr_at_95_ind: float
     """The share of OOD images accepted when 95 % of IND images are (the paper)."""
     fpr_at_95_ood: float
-    """The share of IND images flagged when 95 % of OOD images are (OpenOOD)."""
+    """The share of IND images called anomalous when 95 % of OOD images are (OpenOOD)."""
+    aupr_in: float
+    aupr_out: float
+
+
+class OpenOODAupr(NamedTuple):
+    """AUPR as OpenOOD measures it: the points of the curve joined by straight lines."""
+
     aupr_in: float
     aupr_out: float
 
@@ -46,16 +56,18 @@ class OODResult(NamedTuple):
 
     images: int
     detected: float | None
-    """The share that is flagged; None without a threshold."""
+    """The share that is called anomalous; None without a threshold."""
     metrics: OODMetrics
+    openood: OpenOODAupr
 
 
-class GroupResult(NamedTuple):
+class AverageResult(NamedTuple):
     """The means over some OOD sets, each of which counts the same."""
 
     members: tuple[str, ...]
     detected: float | None
     metrics: OODMetrics
+    openood: OpenOODAupr
 
 
 class Evaluation(NamedTuple):
@@ -65,9 +77,9 @@ class Evaluation(NamedTuple):
     accuracy: float | None
     """The share of labelled test images that get their label; None where there are none."""
     false_alarms: float | None
-    """The share of test images that are flagged; None without a threshold."""
+    """The share of test images that are called anomalous; None without a threshold."""
     oods: dict[str, OODResult]
-    groups: dict[str, GroupResult]
+    averages: dict[str, AverageResult]
 
 
 def evaluate(
@@ -75,31 +87,55 @@ def evaluate(
     source: ImageSet | str,
     oods: Mapping[str, ImageSet | str],
     *,
-    groups: Groups = NO_GROUPS,
+    averages: Averages = NO_AVERAGES,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Return how a detector does on test images of its classes and on sets of OOD images.
 
-    The classes of the test images are matched by name: some may be missing, none may be new.
+    Parameters
+    ----------
+    detector
+        A fitted detector; with a calibration, the shares called anomalous are measured too.
+    source
+        Test images. Their classes are matched by name: some may be missing, none may be new.
+    oods
+        Sets of images of no known class, by name.
+    averages
+        OOD sets to average over, such as `{"near": ["cifar100"], "far": ["svhn", "textures"]}`.
+    progress
+        Called with how many images are done.
+
+    Examples
+    --------
+    >>> import oddone
+    >>> from oddone.presets import smoke
+    >>> detector = oddone.train("fashion:known", smoke())
+    >>> result = oddone.evaluate(detector, "fashion:known#test", {"digits": "digits"})
+    >>> 0 <= result.oods["digits"].metrics.auroc <= 1
+    True
+
     """
-    check_groups(groups, oods)  # what is wrong is said before the long work
-    known = _loaded(source, detector, progress)
-    odd = {name: _loaded(ood, detector, progress) for name, ood in oods.items()}
-    labels = labels_by_name(known, detector.classes)
-    if known.fingerprint == detector.encoder.trained.data_fingerprint:
+    check_averages(averages, oods)  # what is wrong is said before the long work
+    ind = _loaded(source, detector, progress)
+    ood_sets = {name: _loaded(ood, detector, progress) for name, ood in oods.items()}
+    labels = labels_by_name(ind, detector.classes)
+    if ind.fingerprint == detector.embedder.trained.data_fingerprint:
         warnings.warn(
-            f"the {len(known):,} test images are those that the detector was trained on, so it "
+            f"the {len(ind):,} test images are those that the detector was trained on, so it "
             f"will look better than it is; evaluate it on new images",
             DataWarning,
             stacklevel=2,
         )
-    ind_scores, predicted = _judged(detector, known, "test images", progress)
+    ind_verdicts = score_images(detector, ind, progress=progress, description="test images")
     return evaluate_scores(
-        ind_scores,
-        {name: _judged(detector, ood, name, progress)[0] for name, ood in odd.items()},
-        accuracy=accuracy_where_labelled(predicted, labels),
-        threshold=None if detector.calibration is None else detector.threshold,
-        groups=groups,
+        ind_verdicts.scores,
+        {
+            name: score_images(detector, ood, progress=progress, description=name).scores
+            for name, ood in ood_sets.items()
+        },
+        accuracy=accuracy_where_labelled(ind_verdicts.labels, labels),
+        threshold=detector.threshold,
+        averages=averages,
     )
 
 
@@ -109,19 +145,25 @@ def evaluate_scores(
     *,
     accuracy: float | None = None,
     threshold: float | None = None,
-    groups: Groups = NO_GROUPS,
+    averages: Averages = NO_AVERAGES,
 ) -> Evaluation:
     """Return how well scores tell each set of OOD images from the IND images.
 
-    Images with a score above the threshold are flagged.
+    Images with a score above the threshold are anomalous.
     """
-    check_groups(groups, ood_scores)
+    check_averages(averages, ood_scores)
     for name, scores in {"test images": ind_scores, **ood_scores}.items():
         if len(scores) == 0:
-            raise DataError(f"{name}: there are 0 images to judge; add some or leave the set out")
+            raise DataError(f"{name}: there are 0 images to score; add some or leave the set out")
     oods = {
         name: OODResult(
-            len(scores), _share_above(threshold, scores), ood_metrics(ind_scores, scores)
+            len(scores),
+            _share_above(threshold, scores),
+            ood_metrics(ind_scores, scores),
+            OpenOODAupr(
+                metrics.aupr_in_trapezoid(ind_scores, scores),
+                metrics.aupr_out_trapezoid(ind_scores, scores),
+            ),
         )
         for name, scores in ood_scores.items()
     }
@@ -130,7 +172,7 @@ def evaluate_scores(
         accuracy,
         _share_above(threshold, ind_scores),
         oods,
-        {name: _mean(members, oods) for name, members in groups.items()},
+        {name: _mean(members, oods) for name, members in averages.items()},
     )
 
 
@@ -171,17 +213,19 @@ def accuracy_where_labelled(
     return metrics.accuracy(predicted.cpu().numpy()[labelled], labels[labelled])
 
 
-def check_groups(groups: Groups, oods: Mapping[str, object]) -> None:
-    """Raise SettingsError where a group is empty or names a set that is not there."""
-    for group, members in groups.items():
+def check_averages(averages: Averages, oods: Mapping[str, object]) -> None:
+    """Raise SettingsError where an average has no sets, or names one that is not there."""
+    for average, members in averages.items():
         if not members:
-            raise SettingsError(f"the group {group!r} has 0 OOD sets; name one, or drop the group")
+            raise SettingsError(
+                f"the average {average!r} has 0 OOD sets; name one, or drop the average"
+            )
         for name in members:
             if name not in oods:
                 near = difflib.get_close_matches(name, oods, n=1)
                 sets = ", ".join(oods) or "none"
                 hint = f"did you mean {near[0]!r}?" if near else f"the OOD sets are: {sets}"
-                raise SettingsError(f"{group}: there is no OOD set {name!r}; {hint}")
+                raise SettingsError(f"{average}: there is no OOD set {name!r}; {hint}")
 
 
 def as_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -191,16 +235,16 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
         "accuracy": evaluation.accuracy,
         "false_alarms": evaluation.false_alarms,
         "oods": {
-            name: {"images": ood.images, "caught": ood.detected, **ood.metrics._asdict()}
+            name: {"images": ood.images, "detected": ood.detected, **ood.metrics._asdict()}
             for name, ood in evaluation.oods.items()
         },
-        "groups": {
+        "averages": {
             name: {
-                "members": list(group.members),
-                "caught": group.detected,
-                **group.metrics._asdict(),
+                "members": list(average.members),
+                "detected": average.detected,
+                **average.metrics._asdict(),
             }
-            for name, group in evaluation.groups.items()
+            for name, average in evaluation.averages.items()
         },
     }
 
@@ -208,22 +252,23 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
 def as_openood_csv(evaluation: Evaluation) -> str:
     """Return the evaluation as OpenOOD writes its ood.csv, in percent.
 
-    A group follows its members as a row of means: near as `nearood`, far as `farood`. FPR@95 is
-    that of OpenOOD. AUPR is the average precision, where OpenOOD joins the points of the curve by
-    straight lines; for more than a few images that is nearly the same.
+    An average follows its members as a row: near as `nearood`, far as `farood`. FPR@95 and AUPR
+    are OpenOOD's, and so are the names of the sets.
     """
-    rest = {name: ood.metrics for name, ood in evaluation.oods.items()}
-    rows: list[tuple[str, OODMetrics]] = []
-    for name, group in evaluation.groups.items():
-        rows.extend((member, rest.pop(member)) for member in group.members if member in rest)
-        rows.append((f"{name}ood", group.metrics))
+    rest: dict[str, OODResult | AverageResult] = dict(evaluation.oods)
+    rows: list[tuple[str, OODResult | AverageResult]] = []
+    for name, average in evaluation.averages.items():
+        rows.extend((member, rest.pop(member)) for member in average.members if member in rest)
+        rows.append((f"{name}ood", average))
     rows.extend(rest.items())
     file = io.StringIO()
     table = csv.writer(file)
     table.writerow(("dataset", "FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC"))
-    for name, m in rows:
-        shares = (m.fpr_at_95_ood, m.auroc, m.aupr_in, m.aupr_out, evaluation.accuracy)
-        table.writerow((name, *("" if s is None else f"{100 * s:.2f}" for s in shares)))
+    for name, result in rows:
+        measured, theirs = result.metrics, result.openood
+        shares = (measured.fpr_at_95_ood, measured.auroc, *theirs, evaluation.accuracy)
+        percents = ("" if share is None else f"{100 * share:.2f}" for share in shares)
+        table.writerow((OPENOOD_NAMES.get(name, name), *percents))
     return file.getvalue()
 
 
@@ -233,28 +278,17 @@ def _loaded(source: ImageSet | str, detector: Detector, progress: Progress | Non
     return source
 
 
-def _judged(
-    detector: Detector, source: ImageSet, name: str, progress: Progress | None
-) -> tuple[Float[Tensor, " images"], Int[Tensor, " images"]]:
-    """Return the scores and labels that the detector gives, a batch of images in memory."""
-    scores, labels = [torch.empty(0)], [torch.empty(0, dtype=torch.int64)]
-    everything = np.arange(len(source))
-    for numbers, images in batches_of(source.images, everything, detector.encoder.images_at_once):
-        verdicts = detector(images)
-        scores.append(verdicts.scores)
-        labels.append(verdicts.labels)
-        if progress is not None:
-            progress(int(numbers[-1]) + 1, len(source), name)
-    return torch.cat(scores), torch.cat(labels)
-
-
 def _share_above(threshold: float | None, scores: Float[Tensor, " _"]) -> float | None:
     return None if threshold is None else (scores > threshold).double().mean().item()
 
 
-def _mean(members: Sequence[str], oods: Mapping[str, OODResult]) -> GroupResult:
+def _mean(members: Sequence[str], oods: Mapping[str, OODResult]) -> AverageResult:
     distinct = tuple(dict.fromkeys(members))
     results = [oods[name] for name in distinct]
     shares = [result.detected for result in results if result.detected is not None]
-    means = np.mean([result.metrics for result in results], axis=0).tolist()
-    return GroupResult(distinct, float(np.mean(shares)) if shares else None, OODMetrics(*means))
+    return AverageResult(
+        distinct,
+        float(np.mean(shares)) if shares else None,
+        OODMetrics(*np.mean([result.metrics for result in results], axis=0).tolist()),
+        OpenOODAupr(*np.mean([result.openood for result in results], axis=0).tolist()),
+    )

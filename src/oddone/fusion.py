@@ -1,11 +1,11 @@
 """Self-Ensemble Inference: the distances of an image's views become one distance per class."""
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
+
+from oddone.verdicts import Verdicts
 
 PerView = Float[Tensor, "views images classes"]
 PerImage = Float[Tensor, "images classes"]
@@ -47,22 +47,10 @@ FUSIONS: dict[str, Fuse] = {
 }
 
 
-class Verdicts(NamedTuple):
-    """What is thought of each image."""
-
-    scores: Float[Tensor, " images"]
-    """The anomaly score: how far the nearest class is. Higher = more anomalous."""
-    labels: Int[Tensor, " images"]
-    """The nearest class, whether or not the image is anomalous."""
-    anomalous: Bool[Tensor, " images"]
-    """Whether the score exceeds the threshold."""
-    distances: PerImage
-
-
-def decide(distances: PerImage, threshold: float = math.inf) -> Verdicts:
+def decide(distances: PerImage, threshold: float | None = None) -> Verdicts:
     """Return how far the nearest class is, which class that is, and whether that is too far.
 
-    Without a threshold, nothing is.
+    The anomaly score is the distance itself. Without a threshold, nothing is decided about it.
     """
     scores, labels = distances.min(dim=1)
-    return Verdicts(scores, labels, scores > threshold, distances)
+    return Verdicts(scores, labels, None if threshold is None else scores > threshold)

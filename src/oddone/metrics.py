@@ -8,7 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import (
+    auc,
+    average_precision_score,
+    precision_recall_curve,
+    roc_auc_score,
+)
 from torch import Tensor
 
 from oddone.errors import DataError
@@ -34,6 +39,23 @@ def aupr_in(ind_scores: Numbers, ood_scores: Numbers) -> float:
     return aupr_out(-ood, -ind)
 
 
+def aupr_out_trapezoid(ind_scores: Numbers, ood_scores: Numbers) -> float:
+    """Return the area under the precision-recall curve of OOD images, its points joined by lines.
+
+    OpenOOD measures AUPR so. Lines between points of that curve are too high, so `aupr_out` is
+    preferred.
+    """
+    ind, ood = _ranked(ind_scores, ood_scores)
+    precision, recall, _ = precision_recall_curve(_targets(ind, ood), np.concatenate((ind, ood)))
+    return float(auc(recall, precision))
+
+
+def aupr_in_trapezoid(ind_scores: Numbers, ood_scores: Numbers) -> float:
+    """Return the same area for IND images, from the lowest score up."""
+    ind, ood = _ranked(ind_scores, ood_scores)
+    return aupr_out_trapezoid(-ood, -ind)
+
+
 def fpr_at_95_ind(ind_scores: Numbers, ood_scores: Numbers) -> float:
     """Return the share of OOD images accepted when at least 95 % of IND images are (the paper)."""
     ind, ood = _checked(ind_scores, "ind_scores"), _checked(ood_scores, "ood_scores")
@@ -42,7 +64,7 @@ def fpr_at_95_ind(ind_scores: Numbers, ood_scores: Numbers) -> float:
 
 
 def fpr_at_95_ood(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the share of IND images flagged when at least 95 % of OOD images are (OpenOOD)."""
+    """Return the share of IND images called anomalous when 95 % of OOD images are (OpenOOD)."""
     ind, ood = _checked(ind_scores, "ind_scores"), _checked(ood_scores, "ood_scores")
     return fpr_at_95_ind(-ood, -ind)
 

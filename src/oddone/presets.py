@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from oddone.encoders import ModelSettings
 from oddone.losses import MCLSettings
-from oddone.training.settings import BatchSettings, ModelSettings, OptimiserSettings, TrainSettings
+from oddone.training.settings import BatchSettings, OptimiserSettings, TrainSettings
 from oddone.transforms import AugmentSettings
 
 
 def paper() -> TrainSettings:
-    """Return the paper as printed: ResNet-34, 256 images x 4 turns a step, lr 0.3 x 1024 / 256.
+    """Return the paper as printed: ResNet-34, 256 images x 4 poses a step, lr 0.3 x 1024 / 256.
 
     The paper does not say how long; 400 epochs are its authors' configuration. It trains on every
     image, so the detector must be calibrated with others.
@@ -42,8 +43,8 @@ def cpu() -> TrainSettings:
     return TrainSettings(
         minutes=10.0,
         loss=MCLSettings(temperature=0.1, alpha=0.1, beta=5.0),
-        model=ModelSettings(encoder="resnet10-w16", head_hidden=512, head_dim=128),
-        batch=BatchSettings(images=128, poses_per_image=1, halves=True),
+        model=ModelSettings(encoder_name="resnet10-w16", head_hidden=512, head_dim=128),
+        batch=BatchSettings(images=128, poses_per_image=1, two_threads=True),
         optimiser=OptimiserSettings(learning_rate=0.06, nesterov=True, warm_up=0.05),
         augment=AugmentSettings(crop_scale=(0.4, 1.0)),
     )
@@ -67,8 +68,8 @@ def smoke() -> TrainSettings:
     return TrainSettings(
         steps=20,
         loss=MCLSettings(alpha=0.3),
-        model=ModelSettings(encoder="resnet10-w16", head_hidden=64, head_dim=32),
-        batch=BatchSettings(images=32, poses_per_image=1, halves=True),
+        model=ModelSettings(encoder_name="resnet10-w16", head_hidden=64, head_dim=32),
+        batch=BatchSettings(images=32, poses_per_image=1, two_threads=True),
         optimiser=OptimiserSettings(learning_rate=0.05),
         augment=AugmentSettings(crop_scale=(0.4, 1.0)),
     )

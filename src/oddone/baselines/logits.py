@@ -1,18 +1,69 @@
-"""The logits of a network that was trained with cross-entropy, and judges that need no more."""
+"""Scores from the logits of a classifier: maximum softmax probability, and free energy.
+
+The network must have been trained with cross-entropy.
+"""
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from oddone.baselines.judging import Judge, Judged
+from oddone.baselines.scorer import BaselineScorer
 from oddone.detector import ViewEmbedder
-from oddone.detector.view_embedder import batches_of
+from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
-from oddone.training import TrainedNetwork
+from oddone.scoring import ImageBatch
 from oddone.transforms import one_view
+from oddone.verdicts import Verdicts
+
+Logits = Float[Tensor, "images classes"]
+
+
+def msp(trained: TrainedNetwork) -> BaselineScorer:
+    """Return the scorer by maximum softmax probability (Hendrycks and Gimpel, ICLR 2017)."""
+    return logit_scorer(trained, msp_scores)
+
+
+def msp_scores(logits: Logits) -> Float64[Tensor, " images"]:
+    """Return minus the highest softmax probability: how little a classifier trusts its guess.
+
+    In float64, because in float32 the probabilities of all sure guesses would be the same 1.
+    """
+    return -logits.double().softmax(dim=1).amax(dim=1)
+
+
+def energy(trained: TrainedNetwork, temperature: float = 1.0) -> BaselineScorer:
+    """Return the scorer by free energy (Liu, Wang, Owens and Li, NeurIPS 2020)."""
+    check_temperature(temperature)
+    return logit_scorer(trained, lambda logits: energy_scores(logits, temperature))
+
+
+def energy_scores(logits: Logits, temperature: float = 1.0) -> Float[Tensor, " images"]:
+    """Return the free energy of a classifier's logits: low where some logit is large.
+
+    Unlike a softmax it keeps how large the logits are, not only how they differ.
+    """
+    check_temperature(temperature)
+    return -temperature * (logits / temperature).logsumexp(dim=1)
+
+
+def logit_scorer(
+    trained: TrainedNetwork, scores_of: Callable[[Logits], Float[Tensor, " images"]]
+) -> BaselineScorer:
+    """Return the scorer by a function of the logits; the label is that of the highest logit."""
+    classifier = classifier_of(trained)
+    embedder = ViewEmbedder(trained, one_view)
+
+    @torch.no_grad()
+    def score_batch(images: ImageBatch) -> Verdicts:
+        features = trained.network(embedder.prepare(images)).features
+        logits = classifier(features).cpu()
+        return Verdicts(
+            scores_of(logits), logits.argmax(dim=1), probabilities=logits.softmax(dim=1)
+        )
+
+    return BaselineScorer(score_batch, trained.image_size, embedder.batch_size)
 
 
 def classifier_of(trained: TrainedNetwork) -> nn.Linear:
@@ -20,38 +71,9 @@ def classifier_of(trained: TrainedNetwork) -> nn.Linear:
     classifier = trained.network.classifier
     if classifier is None:
         raise SettingsError(
-            f"a network trained with objective={trained.settings.objective!r} has no classifier; "
-            f"train one with objective='cross-entropy'"
+            "this network has no classifier; train one with objective='cross-entropy'"
         )
     return classifier
-
-
-@torch.no_grad()
-def logits_of(
-    trained: TrainedNetwork, images: UInt8[np.ndarray, "images 3 height width"]
-) -> Float[Tensor, "images classes"]:
-    """Return the logits of the classifier for images of the network's size."""
-    classifier = classifier_of(trained)
-    encoder = ViewEmbedder(trained, one_view, "features")
-    parts = [torch.empty(0, len(trained.classes))]
-    for _, batch in batches_of(images, np.arange(len(images)), encoder.images_at_once):
-        rows = encoder.prepared(batch)
-        parts.append(classifier(trained.network(rows).features).cpu())
-    return torch.cat(parts)
-
-
-def by_logits(
-    trained: TrainedNetwork,
-    scores_of: Callable[[Float[Tensor, "images classes"]], Float[Tensor, " images"]],
-) -> Judge:
-    """Return the judge that scores an image by its logits; the label is the highest one's."""
-    classifier_of(trained)  # which must be there before the first image is
-
-    def judge(images: UInt8[np.ndarray, "images 3 height width"]) -> Judged:
-        logits = logits_of(trained, images)
-        return Judged(scores_of(logits), logits.argmax(dim=1))
-
-    return judge
 
 
 def check_temperature(temperature: float) -> None:

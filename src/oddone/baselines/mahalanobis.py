@@ -1,7 +1,7 @@
-"""Mahalanobis distance in all layers (Lee, Lee, Lee and Shin, NeurIPS 2018).
+"""Mahalanobis distance (Lee, Lee, Lee and Shin, NeurIPS 2018), in all layers or in the last.
 
 "A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks":
-one Gaussian per class with a covariance that all classes share, in every layer.
+one Gaussian per class with a covariance that all classes share.
 """
 
 from collections.abc import Iterator
@@ -11,21 +11,26 @@ from itertools import islice
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from oddone.baselines.judging import Judge, Judged, in_batches
-from oddone.baselines.normal_images import normal_images
-from oddone.baselines.perturbation import check_magnitude, images_at_once, perturbed
+from oddone.baselines.logits import classifier_of
+from oddone.baselines.perturbation import check_magnitude, gradient_batch_size, perturb
+from oddone.baselines.scorer import BaselineScorer
 from oddone.data import ImageSet
 from oddone.density import Gaussians, Moments
 from oddone.detector import ViewEmbedder
-from oddone.detector.fitting import IMAGES_PER_MOMENTS
-from oddone.detector.references import choose_evenly
-from oddone.detector.view_embedder import batches_of
-from oddone.encoders import ResNet
-from oddone.training import TrainedNetwork
+from oddone.detector.fitting import (
+    PosedEmbeddings,
+    choose_evenly,
+    fit_statistics,
+    training_indices,
+)
+from oddone.encoders import ResNet, TrainedNetwork
+from oddone.rng import stream
+from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import one_view
+from oddone.verdicts import Verdicts
 
 MOST_STANDARDISED = 2000  # images by which layers are made comparable: a gradient each is slow
 SMALLEST_SPREAD = 1e-6
@@ -37,8 +42,8 @@ def mahalanobis(
     *,
     indices: Int[np.ndarray, " some"] | None = None,
     magnitude: float = 0.0014,
-) -> Judge:
-    """Return the judge by squared distances to the nearest class, in all stages of the encoder.
+) -> BaselineScorer:
+    """Return the scorer by squared distances to the nearest class, in all stages of the encoder.
 
     Each layer's score is standardised on training images, and the mean over layers taken. The
     original learns the layers' weights from OOD images, and so knows what it will be tested on;
@@ -46,43 +51,78 @@ def mahalanobis(
     has one layer, its features.
     """
     check_magnitude(magnitude)
-    indices = normal_images(trained, source, indices)
-    encoder = ViewEmbedder(trained, one_view, "features")
-    layers = Layers(encoder, _fitted(encoder, source, indices), magnitude)
-    at_once = images_at_once(encoder)
-    chosen = indices[
-        choose_evenly(source.labels[indices], MOST_STANDARDISED, trained.settings.seed)
-    ]
+    indices = training_indices(trained, source, indices)
+    embedder = ViewEmbedder(trained, one_view)
+    layers = Layers(embedder, _fitted(embedder, source, indices), magnitude)
+    batch_size = gradient_batch_size(embedder)
+    chosen = choose_evenly(
+        source.labels[indices], MOST_STANDARDISED, generator=stream(0, "references")
+    )
     normal = torch.cat(
         [
-            layers.scores(layers.rows(batch))
-            for _, batch in batches_of(source.images, chosen, at_once)
+            batch.result
+            for batch in process_batches(
+                lambda images: layers.scores(embedder.prepare(images)),
+                source,
+                size=trained.image_size,
+                batch_size=batch_size,
+                indices=indices[chosen],
+            )
+            if batch.result is not None
         ]
     )
     centre = normal.mean(dim=0)
     spread = normal.std(dim=0, correction=0).clamp(min=SMALLEST_SPREAD)
 
-    def judge_batch(images: UInt8[Tensor, "images 3 height width"]) -> Judged:
-        rows = layers.rows(images)
+    def score_batch(images: ImageBatch) -> Verdicts:
+        rows = embedder.prepare(images)
         standardised = (layers.scores(rows) - centre) / spread
-        return Judged(standardised.mean(dim=1), layers.labels(rows))
+        return Verdicts(standardised.mean(dim=1), layers.labels(rows))
 
-    return in_batches(judge_batch, at_once)
+    return BaselineScorer(score_batch, trained.image_size, batch_size)
+
+
+def mds(
+    trained: TrainedNetwork,
+    source: ImageSet,
+    *,
+    indices: Int[np.ndarray, " some"] | None = None,
+) -> BaselineScorer:
+    """Return the scorer that OpenOOD calls MDS: squared distances by the last layer alone.
+
+    Images are not perturbed, and the label is the classifier's.
+    """
+    classifier, embedder = classifier_of(trained), ViewEmbedder(trained, one_view)
+    indices = training_indices(trained, source, indices)
+
+    @torch.no_grad()
+    def features_of(images: ImageBatch) -> Float[Tensor, "images dim"]:
+        features: Tensor = trained.network.encoder(embedder.prepare(images))
+        return features
+
+    def embed(images: ImageBatch) -> dict[str, PosedEmbeddings]:
+        features = torch.cat([features_of(batch) for batch in images.split(embedder.batch_size)])
+        return {"features": PosedEmbeddings(features[None], one_view.poses)}
+
+    statistics = fit_statistics(embed, trained, source, indices, moments_of=["features"])
+    gaussians = _tied_gaussians(statistics.moments["features"], embedder)
+
+    @torch.no_grad()
+    def score_batch(images: ImageBatch) -> Verdicts:
+        features = features_of(images)
+        scores = gaussians.distances(features).square().amin(dim=1)
+        return Verdicts(scores, classifier(features).argmax(dim=1))
+
+    return BaselineScorer(score_batch, trained.image_size, embedder.batch_size)
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
     """The Gaussians of every layer, and how far images are moved towards them."""
 
-    encoder: ViewEmbedder
+    embedder: ViewEmbedder
     gaussians: list[Gaussians]
     magnitude: float
-
-    def rows(
-        self, images: UInt8[Tensor, "images 3 height width"]
-    ) -> Float[Tensor, "images 3 height width"]:
-        """Return the images as the encoder takes them."""
-        return self.encoder.prepared(images)
 
     @torch.no_grad()
     def scores(
@@ -90,7 +130,7 @@ class Layers:
     ) -> Float[Tensor, "images layers"]:
         """Return each layer's squared distance, of the images moved towards its nearest class."""
         measures = [partial(self.nearest, layer) for layer in range(len(self.gaussians))]
-        scores = [nearest(perturbed(rows, nearest, self.magnitude)) for nearest in measures]
+        scores = [nearest(perturb(rows, nearest, self.magnitude)) for nearest in measures]
         return torch.stack(scores, dim=1)
 
     @torch.no_grad()
@@ -108,45 +148,49 @@ class Layers:
         self, layer: int, rows: Float[Tensor, "images 3 height width"]
     ) -> Float[Tensor, "images classes"]:
         """Return the distances to each class in a layer; the layers above it are not computed."""
-        body = self.encoder.trained.network.encoder.body
-        features = next(islice(layer_features(body, rows), layer, None))
+        encoder = self.embedder.trained.network.encoder
+        features = next(islice(layer_features(encoder, rows), layer, None))
         return self.gaussians[layer].distances(features)
 
 
 def layer_features(
-    body: nn.Module, rows: Float[Tensor, "rows 3 height width"]
+    encoder: nn.Module, rows: Float[Tensor, "rows 3 height width"]
 ) -> Iterator[Float[Tensor, "rows dim"]]:
     """Yield the mean over the pixels of each stage's maps, or all that is known: the features."""
-    if not isinstance(body, ResNet):
-        yield body(rows)
+    if not isinstance(encoder, ResNet):
+        yield encoder(rows)
         return
-    maps = body.stem(rows)
-    for stage in body.stages:
+    maps = encoder.stem(rows)
+    for stage in encoder.stages:
         maps = stage(maps)
         yield maps.mean(dim=(2, 3))
 
 
-@torch.no_grad()
 def _fitted(
-    encoder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]
+    embedder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]
 ) -> list[Gaussians]:
     """Return the Gaussians of every layer, in float32 on the network's device."""
-    trained = encoder.trained
-    body, classes = trained.network.encoder.body, trained.classes
-    moments: list[Moments] = []
-    for start in range(0, len(indices), IMAGES_PER_MOMENTS):
-        part = indices[start : start + IMAGES_PER_MOMENTS]
-        labels = torch.from_numpy(source.labels[part])
-        batches = [
-            list(layer_features(body, encoder.prepared(batch)))
-            for _, batch in batches_of(source.images, part, encoder.images_at_once)
-        ]
-        here = [
-            Moments.of(torch.cat(layer).cpu(), labels, len(classes))
-            for layer in zip(*batches, strict=True)
-        ]
-        moments = [a + b for a, b in zip(moments, here, strict=True)] if moments else here
-    return [
-        Gaussians.fit(of_layer, "oas", tied=True, names=classes).to(encoder.device, torch.float32)
-        for of_layer in moments
-    ]
+    trained, encoder = embedder.trained, embedder.trained.network.encoder
+    black = torch.zeros(1, 3, trained.image_size, trained.image_size, dtype=torch.uint8)
+    with torch.no_grad():
+        n_layers = sum(1 for _ in layer_features(encoder, embedder.prepare(black)))
+
+    @torch.no_grad()
+    def embed_batch(images: ImageBatch) -> list[Tensor]:
+        return list(layer_features(encoder, embedder.prepare(images)))
+
+    def embed(images: ImageBatch) -> dict[int, PosedEmbeddings]:
+        batches = [embed_batch(batch) for batch in images.split(embedder.batch_size)]
+        layers = [torch.cat(layer) for layer in zip(*batches, strict=True)]
+        return {
+            number: PosedEmbeddings(layer[None], one_view.poses)
+            for number, layer in enumerate(layers)
+        }
+
+    statistics = fit_statistics(embed, trained, source, indices, moments_of=range(n_layers))
+    return [_tied_gaussians(moments, embedder) for moments in statistics.moments.values()]
+
+
+def _tied_gaussians(moments: Moments, embedder: ViewEmbedder) -> Gaussians:
+    gaussians = Gaussians.fit(moments, "oas", tied=True, names=embedder.trained.classes)
+    return gaussians.to(embedder.device, torch.float32)

@@ -2,18 +2,25 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from oddone.baselines.judging import Judge, Judged, in_batches
-from oddone.baselines.normal_images import normal_images
+from oddone.baselines.scorer import BaselineScorer
 from oddone.data import ImageSet
 from oddone.detector import Space, ViewEmbedder
-from oddone.detector.references import choose_evenly
-from oddone.detector.view_embedder import batches_of
+from oddone.detector.fitting import (
+    PosedEmbeddings,
+    choose_evenly,
+    fit_statistics,
+    training_indices,
+)
+from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
-from oddone.training import TrainedNetwork
+from oddone.rng import stream
+from oddone.scoring import ImageBatch
 from oddone.transforms import one_view
+from oddone.verdicts import Verdicts
 
 MOST_NEIGHBOURS = 50_000
 """Training images that are remembered: all of CIFAR-10, in 100 MB for 512 features."""
@@ -27,34 +34,41 @@ def nearest_neighbours(
     k: int = 50,
     indices: Int[np.ndarray, " some"] | None = None,
     space: Space = "features",
-) -> Judge:
-    """Return the judge by the distance to the k-th nearest training image, at unit length.
+) -> BaselineScorer:
+    """Return the scorer by the distance to the k-th nearest training image, at unit length.
 
-    The label is what most of the k nearest are, so that encoders without a classifier have one too.
-    `only` are the numbers of the training images, all by default.
+    The label is that of a classifier where the network has one, as in OpenOOD; otherwise what most
+    of the k nearest are. `indices` are those of the training images, all by default.
     """
-    indices = normal_images(trained, source, indices)
-    indices = indices[choose_evenly(source.labels[indices], MOST_NEIGHBOURS, trained.settings.seed)]
-    if not 1 <= k <= len(indices):
-        raise SettingsError(f"k={k}: choose it from 1 to {len(indices)}, the number of images")
-    encoder = ViewEmbedder(trained, one_view, space)
-    known = torch.cat(
-        [
-            encoder(batch).embeddings[0]
-            for _, batch in batches_of(source.images, indices, encoder.images_at_once)
-        ]
+    indices = training_indices(trained, source, indices)
+    known_at = choose_evenly(
+        source.labels[indices], MOST_NEIGHBOURS, generator=stream(0, "references")
     )
-    known_labels = torch.from_numpy(source.labels[indices]).to(known.device)
+    if not 1 <= k <= len(known_at):
+        raise SettingsError(f"k={k}: choose it from 1 to {len(known_at)}, the number of images")
+    embedder, classifier = ViewEmbedder(trained, one_view), trained.network.classifier
+
+    def embed(images: ImageBatch) -> dict[Space, PosedEmbeddings]:
+        return {space: PosedEmbeddings(embedder.embed(images).in_space(space), one_view.poses)}
+
+    statistics = fit_statistics(
+        embed, trained, source, indices, moments_of=(), samples_of={space: known_at}
+    )
+    known = statistics.samples[space][0].to(embedder.device)
+    known_labels = torch.from_numpy(source.labels[indices[known_at]]).to(embedder.device)
 
     @torch.no_grad()
-    def judge_batch(images: UInt8[Tensor, "images 3 height width"]) -> Judged:
-        rows = encoder(images).embeddings[0]
+    def score_batch(images: ImageBatch) -> Verdicts:
+        features, embeddings = trained.network(embedder.prepare(images))
+        rows = normalize((features if space == "features" else embeddings).float(), dim=1)
         nearest = k_nearest(rows, known, k)
         # Measured anew: of a cosine near 1, little is left after its subtraction from 1.
         scores = (rows - known[nearest[:, -1]]).norm(dim=1)
-        return Judged(scores, most_common(known_labels[nearest], len(trained.classes)))
+        if classifier is not None:
+            return Verdicts(scores, classifier(features).argmax(dim=1))
+        return Verdicts(scores, most_common(known_labels[nearest], len(trained.classes)))
 
-    return in_batches(judge_batch, encoder.images_at_once)
+    return BaselineScorer(score_batch, trained.image_size, embedder.batch_size)
 
 
 def k_nearest(

@@ -1,7 +1,7 @@
-"""A small step of every pixel towards what is normal.
+"""A small step of every pixel towards a lower anomaly score.
 
-Normal images gain more by it than odd ones, which tells the two apart better (Liang, Li and
-Srikant, ICLR 2018).
+The scores of normal images fall more by it than those of OOD images, which tells the two apart
+better (Liang, Li and Srikant, ICLR 2018).
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from torch import Tensor
 from oddone.detector import ViewEmbedder
 from oddone.errors import SettingsError
 
-KEPT_MAPS = 8
-"""A gradient keeps the maps of all layers, so that many times fewer images are seen at once."""
+GRADIENT_MEMORY = 8
+"""A gradient keeps the maps of all layers, so a batch has this many times fewer images."""
 
 
-def perturbed(
+def perturb(
     rows: Float[Tensor, "rows 3 height width"],
     scores_of: Callable[[Float[Tensor, "rows 3 height width"]], Float[Tensor, " rows"]],
     magnitude: float,
@@ -35,9 +35,9 @@ def perturbed(
     return rows - magnitude * gradient.sign()
 
 
-def images_at_once(encoder: ViewEmbedder) -> int:
+def gradient_batch_size(embedder: ViewEmbedder) -> int:
     """Return how many images make a good batch for a gradient."""
-    return max(1, encoder.images_at_once // KEPT_MAPS)
+    return max(1, embedder.batch_size // GRADIENT_MEMORY)
 
 
 def check_magnitude(magnitude: float) -> None:

@@ -1,30 +1,27 @@
-"""Distances of images to classes, for many ways to look at them, in one pass of the network.
+"""Distances of images to classes in several representations, in one pass of the network.
 
-The views of `eight_turns` begin with those of `four_turns`, and these with that of `one_view`. So
-what is asked for in fewer views is a part of what the network has computed anyhow.
+The views of `rotations_and_mirrors` begin with those of `rotations`, and these with that of
+`one_view`. So what is asked for in fewer views is a part of what the network has computed anyhow.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from oddone.data import ImageSet
-from oddone.density import Gaussians, Moments, Shrinkage
+from oddone.density import Gaussians, Shrinkage
 from oddone.detector import Space, ViewEmbedder
-from oddone.detector.fitting import names_of_groups
-from oddone.detector.view_embedder import batches_of
-from oddone.device import map_in_threads
+from oddone.detector.fitting import PosedEmbeddings, fit_statistics, group_names
+from oddone.encoders import TrainedNetwork
 from oddone.fusion import PerView
 from oddone.progress import Progress
-from oddone.training import TrainedNetwork
-from oddone.transforms import POSES, MakeViews, one_view, rotations, rotations_and_mirrors
+from oddone.scoring import ImageBatch, process_batches
+from oddone.transforms import ViewSet, one_view, rotations, rotations_and_mirrors
 
-Ways = Literal[1, 4, 8]
-VIEWS: dict[Ways, MakeViews] = {1: one_view, 4: rotations, 8: rotations_and_mirrors}
+NumberOfViews = Literal[1, 4, 8]
+VIEWS: dict[NumberOfViews, ViewSet] = {1: one_view, 4: rotations, 8: rotations_and_mirrors}
 
 SHRINKAGE: Shrinkage = "oas"
 """A feature that never fires makes a plain covariance singular. This one is not, and with thousands
@@ -33,88 +30,106 @@ of images of a class it is nearly the same."""
 IMAGES_AT_ONCE = 1024
 
 
-class Look(NamedTuple):
+class Representation(NamedTuple):
     """How many views of an image are embedded, and in which space they are compared."""
 
-    ways: Ways
+    n_views: NumberOfViews
     space: Space
 
+    @property
+    def fitted_views(self) -> int:
+        """How many views the Gaussians are fitted on: mirrored ones are for tests only.
 
-Distances = Mapping[Look, Mapping[str, PerView]]
-"""The distances of the images to the classes, by look and by the name of their set."""
-
-
-class _Block(NamedTuple):
-    """Some images of a set, as the network sees their views."""
-
-    numbers: Int[np.ndarray, " images"]
-    by_space: Mapping[Space, Float[Tensor, "views images _"]]
-    poses: Int[Tensor, " views"]
-
-    def seen(self, look: Look) -> tuple[Float[Tensor, "rows dim"], Int[Tensor, " rows"]]:
-        """Return the embeddings of the look's views, one after the other, and their poses."""
-        embeddings = self.by_space[look.space][: look.ways]
-        poses = self.poses[: look.ways].repeat_interleave(embeddings.shape[1])
-        return embeddings.flatten(0, 1), poses
+        "The only difference is the number of augmented images", says the paper of 8-way SEI.
+        """
+        return min(self.n_views, len(rotations))
 
 
-def distances_of(
+Distances = Mapping[Representation, Mapping[str, PerView]]
+"""The distances of images to the classes, by representation and by the name of their set."""
+
+
+def class_distances(
     trained: TrainedNetwork,
     training: ImageSet,
     sets: Mapping[str, ImageSet],
-    looks: Iterable[Look],
+    representations: Iterable[Representation],
     progress: Progress,
 ) -> Distances:
     """Return how far the images of all sets are from the classes of the training images."""
-    looks = sorted(set(looks))
-    encoder = ViewEmbedder(trained, VIEWS[looks[-1].ways], "head")  # those of the most views
-    gaussians = _fitted(encoder, training, looks, progress)
-    distances: dict[Look, dict[str, PerView]] = {look: {} for look in looks}
+    wanted = sorted(set(representations))
+    embedder = ViewEmbedder(trained, VIEWS[wanted[-1].n_views])  # those of the most views
+    gaussians = _fitted(embedder, training, wanted, progress)
+
+    def measure(images: ImageBatch) -> dict[Representation, PerView]:
+        embedded = embedder.embed(images)
+        distances = {}
+        for each in wanted:
+            rows = embedded.in_space(each.space)[: each.n_views]
+            poses = embedder.poses[: each.n_views].repeat_interleave(rows.shape[1])
+            measured = gaussians[each].pose_distances(rows.flatten(0, 1), poses.to(rows.device))
+            distances[each] = measured.unflatten(0, (each.n_views, -1)).cpu()
+        return distances
+
+    distances: dict[Representation, dict[str, PerView]] = {each: {} for each in wanted}
     for name, images in sets.items():
-        blocks: dict[Look, list[PerView]] = {look: [] for look in looks}
-        for block in _blocks(encoder, images, name, progress):
-            for look in looks:
-                rows, poses = block.seen(look)
-                n_poses = len(gaussians[look].mean) // len(trained.classes)
-                of_rows = gaussians[look].pose_distances(rows, poses, n_poses)
-                blocks[look].append(of_rows.unflatten(0, (look.ways, -1)).cpu())
-        for look in looks:
-            distances[look][name] = torch.cat(blocks[look], dim=1)
+        parts = [
+            batch.result
+            for batch in process_batches(
+                measure,
+                images,
+                size=trained.image_size,
+                batch_size=IMAGES_AT_ONCE,
+                progress=_named(progress, name),
+            )
+            if batch.result is not None
+        ]
+        for each in wanted:
+            distances[each][name] = torch.cat([part[each] for part in parts], dim=1)
     return distances
 
 
 def _fitted(
-    encoder: ViewEmbedder, training: ImageSet, looks: list[Look], progress: Progress
-) -> dict[Look, Gaussians]:
-    """Return one Gaussian per (pose, class) for each look; a mirrored view has its turn's pose."""
-    classes = encoder.trained.classes
-    moments: dict[Look, Moments] = {}
-    for block in _blocks(encoder, training, "fitting", progress):
-        labels = torch.from_numpy(training.labels[block.numbers])
-        for look in looks:
-            rows, poses = (numbers.cpu() for numbers in block.seen(look))  # in float64
-            groups = poses * len(classes) + labels.repeat(look.ways)
-            n_groups = min(look.ways, POSES) * len(classes)
-            here = Moments.of(rows, groups, n_groups)
-            moments[look] = moments[look] + here if look in moments else here
+    embedder: ViewEmbedder,
+    training: ImageSet,
+    representations: Sequence[Representation],
+    progress: Progress,
+) -> dict[Representation, Gaussians]:
+    """Return one Gaussian per (pose, class) for each representation."""
+    trained = embedder.trained
+    fitting = ViewEmbedder(
+        trained, VIEWS[4] if len(embedder.views) > len(rotations) else embedder.views
+    )
+
+    def embed(images: ImageBatch) -> dict[Representation, PosedEmbeddings]:
+        embedded = fitting.embed(images)
+        return {
+            each: PosedEmbeddings(
+                embedded.in_space(each.space)[: each.fitted_views],
+                fitting.views.poses[: each.fitted_views],
+            )
+            for each in representations
+        }
+
+    statistics = fit_statistics(
+        embed,
+        trained,
+        training,
+        np.arange(len(training)),
+        moments_of=representations,
+        progress=progress,
+    )
     return {
-        look: Gaussians.fit(found, SHRINKAGE, names=names_of_groups(found, classes)).to(
-            encoder.device, torch.float32
-        )
-        for look, found in moments.items()
+        each: Gaussians.fit(
+            statistics.moments[each],
+            SHRINKAGE,
+            n_poses=VIEWS[each.n_views].n_poses,
+            names=group_names(VIEWS[each.n_views].n_poses, trained.classes),
+        ).to(embedder.device, torch.float32)
+        for each in representations
     }
 
 
-def _blocks(
-    encoder: ViewEmbedder, images: ImageSet, name: str, progress: Progress
-) -> Iterator[_Block]:
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        numbers = np.arange(start, min(start + IMAGES_AT_ONCE, len(images)))
-        batches = [b for _, b in batches_of(images.images, numbers, encoder.images_at_once)]
-        encoded = map_in_threads(encoder, batches, encoder.device)
-        by_space: dict[Space, Tensor] = {
-            "head": torch.cat([batch.embeddings for batch in encoded], dim=1),
-            "features": torch.cat([batch.features for batch in encoded], dim=1),
-        }
-        yield _Block(numbers, by_space, encoded[0].poses)
-        progress(int(numbers[-1]) + 1, len(images), name)
+def _named(progress: Progress, name: str) -> Progress:
+    """Return the progress under another description."""
+    return lambda done, total, _: progress(done, total, name)

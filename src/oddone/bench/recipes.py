@@ -1,4 +1,4 @@
-"""The networks that the tables compare, and how large a table is trained."""
+"""The recipes of the networks that the tables compare, and the scales at which they are trained."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -6,7 +6,8 @@ from typing import NamedTuple
 from oddone import presets
 from oddone.errors import SettingsError
 from oddone.training import TrainSettings
-from oddone.training.settings import Objective, Rotations
+from oddone.training.settings import Objective
+from oddone.transforms import Rotations
 
 FINE_TUNING_RATE = 1 / 3
 """What fine-tuning leaves of the learning rate: 0.2 at 512 rows, where the paper's rule is 0.6."""
@@ -20,7 +21,7 @@ class Scale:
     words: str
     """What a reader has to know of it, for the caption of a table."""
     at_once: TrainSettings
-    """For what is trained once, with turns."""
+    """For what is trained once, with rotations."""
     before: TrainSettings
     """For what is fine-tuned later."""
     after: TrainSettings
@@ -54,10 +55,10 @@ def cpu_scale(minutes: float) -> Scale:
     rate = FINE_TUNING_RATE * whole.optimiser.learning_rate
     after = replace(half, optimiser=replace(half.optimiser, learning_rate=rate))
     words = (
-        f"{whole.model.encoder} and {minutes:g} minutes of training for every row (‡ too); "
+        f"{whole.model.encoder_name} and {minutes:g} minutes of training for every row (‡ too); "
         f"fine-tuned: half of them before, half after"
     )
-    return Scale("cpu", words, whole, half, after, whole.model.encoder)
+    return Scale("cpu", words, whole, half, after, whole.model.encoder_name)
 
 
 @dataclass(frozen=True)
@@ -86,34 +87,36 @@ class Plan(NamedTuple):
     outliers: bool
 
 
-def plan(model: Recipe, scale: Scale, seed: int) -> Plan:
-    """Return how a model is trained at a scale."""
-    if model.start is None:
-        return Plan(model.name, _settings(model, scale, scale.at_once, seed), None, model.outliers)
-    before = _settings(model.start, scale, scale.before, seed)
+def plan(recipe: Recipe, scale: Scale, seed: int) -> Plan:
+    """Return how a recipe is trained at a scale."""
+    if recipe.start is None:
+        return Plan(
+            recipe.name, _settings(recipe, scale, scale.at_once, seed), None, recipe.outliers
+        )
+    before = _settings(recipe.start, scale, scale.before, seed)
     return Plan(
-        model.name,
-        _settings(model, scale, scale.after, seed),
-        Plan(model.start.name, before, None, model.start.outliers),
-        model.outliers,
+        recipe.name,
+        _settings(recipe, scale, scale.after, seed),
+        Plan(recipe.start.name, before, None, recipe.start.outliers),
+        recipe.outliers,
     )
 
 
-def _settings(model: Recipe, scale: Scale, length: TrainSettings, seed: int) -> TrainSettings:
-    settings = replace(length, objective=model.objective, rotations=model.rotations, seed=seed)
-    if not model.spa:
+def _settings(recipe: Recipe, scale: Scale, length: TrainSettings, seed: int) -> TrainSettings:
+    settings = replace(length, objective=recipe.objective, rotations=recipe.rotations, seed=seed)
+    if not recipe.spa:
         settings = replace(settings, loss=replace(settings.loss, spa_weight=0.0))
-    if model.small:
-        small = replace(settings.model, encoder=scale.small_encoder)
+    if recipe.small:
+        small = replace(settings.model, encoder_name=scale.small_encoder)
         settings = replace(settings, model=small)
-    return _with_as_many_rows(settings) if model.rotations == "none" else settings
+    return _with_as_many_rows(settings) if recipe.rotations == "none" else settings
 
 
 def _with_as_many_rows(settings: TrainSettings) -> TrainSettings:
-    """Return settings without turns in which steps have as many rows, and are as many, as with."""
-    turns = settings.batch.poses_per_image
-    batch = replace(settings.batch, images=turns * settings.batch.images, poses_per_image=1)
-    epochs = None if settings.epochs is None else turns * settings.epochs
+    """Return settings without rotations, with as many steps of as many rows as with them."""
+    poses = settings.batch.poses_per_image
+    batch = replace(settings.batch, images=poses * settings.batch.images, poses_per_image=1)
+    epochs = None if settings.epochs is None else poses * settings.epochs
     return replace(settings, batch=batch, epochs=epochs)
 
 
@@ -122,7 +125,7 @@ ROTATION = Recipe("cross-entropy with rotation task", "cross-entropy", "task")
 OUTLIER_EXPOSURE = Recipe("outlier exposure", "cross-entropy", outliers=True)
 SUPCLR = Recipe("SupCLR", "supclr")
 SUPCLR_SMALL = replace(SUPCLR, small=True)
-CSI = Recipe("CSI", "supclr", "task")  # joint labels: turns of an image are negatives
+CSI = Recipe("CSI", "supclr", "task")  # joint labels: rotations of an image are negatives
 CSI_SMALL = replace(CSI, small=True)
 SIMCLR = Recipe("SimCLR", "simclr")
 SIMCLR_FINE_TUNED = Recipe("SimCLR, fine-tuned", "cross-entropy", start=SIMCLR)

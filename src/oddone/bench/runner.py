@@ -1,4 +1,4 @@
-"""Fill a table: train each network it needs once, then let every row judge the same images."""
+"""Fill a table: train each network it needs once, then let every row score the same images."""
 
 import hashlib
 import json
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oddone.baselines import Judged
 from oddone.bench.recipes import Plan, Scale, plan
 from oddone.bench.record import Filled, ModelRecord, RowRecord
-from oddone.bench.scoring import How, judge_all
+from oddone.bench.scoring import ScoringRule, VerdictsBySet, score_sets
 from oddone.bench.sets import TEST, Sets
 from oddone.bench.tables import OOD_NAMES, Row, Table
 from oddone.device import choose_device
+from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
 from oddone.evaluation import (
     Evaluation,
@@ -26,13 +26,12 @@ from oddone.evaluation import (
     labels_by_name,
 )
 from oddone.files import write_atomic
-from oddone.progress import Progress
+from oddone.progress import Progress, silent
 from oddone.training import (
     Outcome,
     RunDirectory,
     TrainSettings,
-    load_network,
-    train as train_unwatched,
+    train_network,
 )
 from oddone.training.settings_file import to_dict
 
@@ -42,7 +41,7 @@ class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
 
 
 Train = Callable[..., Outcome]
-"""How a network is trained: `oddone.training.train`, or that with a progress bar."""
+"""How a network is trained: `oddone.training.train_network`, or that with a progress bar."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,33 +51,35 @@ class Bench:
     folder: Path
     sets: Sets
     scale: Scale
-    train: Train = train_unwatched
+    train: Train = train_network
     provenance: Callable[[TrainSettings], Mapping[str, Any]] = lambda _: {}
     """What to write beside a network, for who finds it."""
     announce: Callable[[str], None] = lambda _: None
-    progress: Progress = lambda _done, _total, _what: None
+    progress: Progress = silent
 
     def fill(self, table: Table, seeds: int = 1) -> Filled:
         """Return the numbers of a table; networks in the folder are not trained again."""
         rows, left_out = self._possible(table)
         plans = {
-            (row.model, seed): plan(row.model, self.scale, seed)
+            (row.recipe, seed): plan(row.recipe, self.scale, seed)
             for seed in range(seeds)
             for row in rows
         }
         trained = self._trained(plans.values())
         results: dict[tuple[str, ...], list[dict[str, Any]]] = {row.names: [] for row in rows}
         for seed in range(seeds):
-            verdicts = self._judged(rows, {row: plans[row.model, seed] for row in rows})
+            verdicts = self._scored(rows, {row: plans[row.recipe, seed] for row in rows})
             for row in rows:
                 evaluation = self._evaluated(table, verdicts[row])
                 results[row.names].append(as_json(evaluation))
-                if table.groups:
+                if table.averages:
                     self._write_openood(table, row, seed, evaluation)
         return Filled(
             tuple(trained.values()),
             tuple(
-                RowRecord(row.names, row.model.name, row.how.words, tuple(results[row.names]))
+                RowRecord(
+                    row.names, row.recipe.name, row.scoring.description, tuple(results[row.names])
+                )
                 for row in rows
             ),
             left_out,
@@ -104,13 +105,13 @@ class Bench:
         """Return the rows that can be filled, and what is left out."""
         if not self.sets.oods:
             raise DataError("there are 0 OOD sets to measure with; add one with --ood NAME=SOURCE")
-        for group in table.groups or {}:
-            if group in self.sets.oods:
+        for average in table.averages or {}:
+            if average in self.sets.oods:
                 raise SettingsError(
-                    f"--ood {group}=...: that is a group of sets; choose another name"
+                    f"--ood {average}=...: that is an average over sets; choose another name"
                 )
         exposed = self.sets.outliers is not None
-        rows = [row for row in table.rows if exposed or not row.model.outliers]
+        rows = [row for row in table.rows if exposed or not row.recipe.outliers]
         missing = dict.fromkeys(
             column.of
             for column in table.columns
@@ -126,9 +127,9 @@ class Bench:
         ]
         return rows, tuple(reasons)
 
-    def _members(self, table: Table, group: str) -> tuple[str, ...]:
-        """Return which OOD sets of a group there are."""
-        members = (table.groups or {}).get(group, ())
+    def _members(self, table: Table, average: str) -> tuple[str, ...]:
+        """Return which OOD sets of an average there are."""
+        members = (table.averages or {}).get(average, ())
         return tuple(name for name in members if name in self.sets.oods)
 
     def _trained(self, plans: Iterable[Plan]) -> dict[str, ModelRecord]:
@@ -140,7 +141,7 @@ class Bench:
                     in_order.setdefault(self.key(each), each)
         for number, wanted in enumerate(in_order.values(), start=1):
             run = self.run_of(wanted)
-            if not run.encoder.is_file():
+            if not run.encoder_path.is_file():
                 where = f"network {number} of {len(in_order)}"
                 seed = wanted.settings.seed
                 self.announce(f"{where}: {wanted.name}, seed {seed}, in {run.path}")
@@ -151,12 +152,14 @@ class Bench:
         if not (run.path / "settings.toml").is_file():  # new, or ended before it began
             shutil.rmtree(run.path, ignore_errors=True)
             RunDirectory.create(run.path, wanted.settings, self.provenance(wanted.settings))
-        start = None if wanted.start is None else load_network(self.run_of(wanted.start).encoder)
+        start = (
+            None if wanted.start is None else load_network(self.run_of(wanted.start).encoder_path)
+        )
         outliers = self.sets.outliers if wanted.outliers else None
         outcome = self.train(
             self.sets.training, wanted.settings, run, start=start, outliers=outliers
         )
-        if not outcome.finished:
+        if outcome.stopped or not outcome.finished:
             raise Stopped
 
     def _described(self, key: str, wanted: Plan) -> ModelRecord:
@@ -170,32 +173,31 @@ class Bench:
             round(last["seconds"] / 60, 2),
         )
 
-    def _judged(
-        self, rows: list[Row], plans: Mapping[Row, Plan]
-    ) -> dict[Row, Mapping[str, Judged]]:
-        """Return what each row thinks of the images; each network sees them once."""
+    def _scored(self, rows: list[Row], plans: Mapping[Row, Plan]) -> dict[Row, VerdictsBySet]:
+        """Return the verdicts of each row on the images; each network sees them once."""
         sets = {TEST: self.sets.test.images} | {
             name: sample.images for name, sample in self.sets.oods.items()
         }
-        verdicts: dict[Row, Mapping[str, Judged]] = {}
+        verdicts: dict[Row, VerdictsBySet] = {}
         for key in dict.fromkeys(map(self.key, plans.values())):
             own = [row for row in rows if self.key(plans[row]) == key]
-            trained = load_network(self.run_of(plans[own[0]]).encoder)
-            trained.network.to(choose_device(trained.settings.device))
-            self.announce(f"judging by {plans[own[0]].name}, seed {trained.settings.seed}")
-            hows: list[How] = list(dict.fromkeys(row.how for row in own))
-            by_how = judge_all(trained, self.sets.training, sets, hows, self.progress)
-            verdicts |= {row: by_how[row.how] for row in own}
+            trained = load_network(self.run_of(plans[own[0]]).encoder_path)
+            wanted = plans[own[0]]
+            trained = trained.to(choose_device(wanted.settings.device))
+            self.announce(f"scoring by {wanted.name}, seed {wanted.settings.seed}")
+            rules: list[ScoringRule] = list(dict.fromkeys(row.scoring for row in own))
+            by_rule = score_sets(trained, self.sets.training, sets, rules, self.progress)
+            verdicts |= {row: by_rule[row.scoring] for row in own}
         return verdicts
 
-    def _evaluated(self, table: Table, verdicts: Mapping[str, Judged]) -> Evaluation:
+    def _evaluated(self, table: Table, verdicts: VerdictsBySet) -> Evaluation:
         labels = labels_by_name(self.sets.test.images, self.sets.training.classes)
-        members = {group: self._members(table, group) for group in table.groups or {}}
+        members = {name: self._members(table, name) for name in table.averages or {}}
         return evaluate_scores(
             verdicts[TEST].scores,
             {name: verdicts[name].scores for name in self.sets.oods},
             accuracy=accuracy_where_labelled(verdicts[TEST].labels, labels),
-            groups={group: names for group, names in members.items() if names},
+            averages={name: sets for name, sets in members.items() if sets},
         )
 
     def _write_openood(self, table: Table, row: Row, seed: int, evaluation: Evaluation) -> None:

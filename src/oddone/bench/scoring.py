@@ -1,87 +1,77 @@
-"""How the rows of a table judge images: by distances to classes, or by a baseline."""
+"""How the rows of a table score images: by distances to classes, or by a baseline."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from oddone.baselines import Judge, Judged
-from oddone.bench.distances import Look, Ways, distances_of
+from oddone.bench.distances import NumberOfViews, Representation, class_distances
 from oddone.data import ImageSet
 from oddone.detector import Space
+from oddone.encoders import TrainedNetwork
 from oddone.fusion import Fuse, average, decide
 from oddone.progress import Progress
-from oddone.training import TrainedNetwork
+from oddone.scoring import Scorer, score_images
+from oddone.verdicts import Verdicts
 
 
 @dataclass(frozen=True)
-class Distance:
-    """The distance to the nearest class, which is also the label (the paper's way)."""
+class ClassDistance:
+    """The distance to the nearest class, which is also the label: the paper's rule."""
 
-    ways: Ways = 1
+    n_views: NumberOfViews = 1
     fuse: Fuse = average  # of one view, every fusion is the same
     space: Space = "head"
 
     @property
-    def look(self) -> Look:
-        return Look(self.ways, self.space)
+    def representation(self) -> Representation:
+        return Representation(self.n_views, self.space)
 
     @property
-    def words(self) -> str:
-        """How it judges, for people."""
+    def description(self) -> str:
         distance = f"distance to the nearest class by its Gaussian, {self.space}"
-        return distance if self.ways == 1 else f"{distance}, {self.ways} views, {self._fusion}"
-
-    @property
-    def _fusion(self) -> str:
-        return self.fuse.__name__.replace("_", "-")
+        fusion = self.fuse.__name__.replace("_", "-")
+        return distance if self.n_views == 1 else f"{distance}, {self.n_views} views, {fusion}"
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A way to judge that is not the paper's."""
+    """Another method of `oddone.baselines`."""
 
-    words: str
-    judge: Callable[[TrainedNetwork, ImageSet], Judge]
-    """From a network and its training images."""
-
-
-How = Distance | Baseline
-
-Verdicts = Mapping[str, Judged]
-"""Scores and labels by the name of the set of images."""
+    description: str
+    build: Callable[[TrainedNetwork, ImageSet], Scorer]
+    """From a network and its training images to a scorer."""
 
 
-def judge_all(
+ScoringRule = ClassDistance | Baseline
+
+VerdictsBySet = Mapping[str, Verdicts]
+"""Verdicts by the name of the set of images."""
+
+
+def score_sets(
     trained: TrainedNetwork,
     training: ImageSet,
     sets: Mapping[str, ImageSet],
-    hows: list[How],
+    rules: list[ScoringRule],
     progress: Progress,
-) -> dict[How, Verdicts]:
-    """Return what each way of judging thinks of all images of the sets."""
-    looks = [how.look for how in hows if isinstance(how, Distance)]
-    distances = distances_of(trained, training, sets, looks, progress) if looks else {}
-    verdicts: dict[How, Verdicts] = {}
-    for how in hows:
-        if isinstance(how, Distance):
-            decided = {name: decide(how.fuse(far)) for name, far in distances[how.look].items()}
-            verdicts[how] = {
-                name: Judged(found.scores, found.labels) for name, found in decided.items()
-            }
+) -> dict[ScoringRule, VerdictsBySet]:
+    """Return the verdicts of each rule on all images of the sets."""
+    representations = [rule.representation for rule in rules if isinstance(rule, ClassDistance)]
+    distances = (
+        class_distances(trained, training, sets, representations, progress)
+        if representations
+        else {}
+    )
+    verdicts: dict[ScoringRule, VerdictsBySet] = {}
+    for rule in rules:
+        if isinstance(rule, ClassDistance):
+            by_set = distances[rule.representation]
+            verdicts[rule] = {name: decide(rule.fuse(each)) for name, each in by_set.items()}
         else:
-            verdicts[how] = _by_baseline(how, trained, training, sets, progress)
-    return verdicts
-
-
-def _by_baseline(
-    how: Baseline,
-    trained: TrainedNetwork,
-    training: ImageSet,
-    sets: Mapping[str, ImageSet],
-    progress: Progress,
-) -> Verdicts:
-    judge = how.judge(trained, training)
-    verdicts = {}
-    for done, (name, images) in enumerate(sets.items(), start=1):
-        verdicts[name] = judge(images.images)
-        progress(done, len(sets), how.words)
+            scorer = rule.build(trained, training)
+            verdicts[rule] = {
+                name: score_images(
+                    scorer, images, progress=progress, description=f"{rule.description}: {name}"
+                )
+                for name, images in sets.items()
+            }
     return verdicts

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from oddone import baselines
 from oddone.bench import recipes
 from oddone.bench.recipes import Recipe
-from oddone.bench.scoring import Baseline, Distance, How
-from oddone.evaluation import Groups
+from oddone.bench.scoring import Baseline, ClassDistance, ScoringRule
+from oddone.evaluation import Averages
 from oddone.fusion import average, harmonic, nearest, view_weighted
 
 Metric = Literal["accuracy", "auroc", "fpr_at_95_ind", "fpr_at_95_ood", "aupr_in", "aupr_out"]
@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
     metric: Metric
     of: str | None = None
-    """The OOD set, or the group of them, that it is about; None for accuracy."""
+    """The OOD set, or the average of some, that it is about; None for accuracy."""
 
     @property
     def title(self) -> str:
@@ -54,12 +54,12 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A network and how it judges."""
+    """A network and the rule by which it scores images."""
 
     names: tuple[str, ...]
     """As in the paper, one for each of the table's headings."""
-    model: Recipe
-    how: How
+    recipe: Recipe
+    scoring: ScoringRule
     paper: tuple[float | None, ...] = ()
     """The paper's numbers, one for each of the table's columns; none in rows that are ours."""
 
@@ -77,7 +77,7 @@ class Table:
     note: str = ""
     decimals: int = 2
     """How many the paper prints."""
-    groups: Groups | None = None
+    averages: Averages | None = None
     """OOD sets to average over."""
 
     def paper_number(self, names: tuple[str, ...], column: Column) -> float | None:
@@ -100,14 +100,15 @@ MSP = Baseline("maximum softmax", lambda trained, _: baselines.msp(trained))
 ENERGY = Baseline("energy", lambda trained, _: baselines.energy(trained))
 ODIN = Baseline("ODIN", lambda trained, _: baselines.odin(trained))
 MAHALANOBIS = Baseline("Mahalanobis of Lee et al.", baselines.mahalanobis)
+MDS = Baseline("Mahalanobis, last layer", baselines.mds)
 NEIGHBOURS = Baseline("nearest neighbours", baselines.nearest_neighbours)
-TURNS = Baseline("rotation", lambda trained, _: baselines.rotation(trained))
-TURNS_SEI = Baseline("rotation with SEI", lambda trained, _: baselines.rotation_sei(trained))
+ROTATION = Baseline("rotation", lambda trained, _: baselines.rotation(trained))
+ROTATION_SEI = Baseline("rotation with SEI", lambda trained, _: baselines.rotation_sei(trained))
 
-PLAIN = Distance()
-SEI = Distance(8, harmonic)
+PLAIN = ClassDistance()
+SEI = ClassDistance(8, harmonic)
 
-BY_DISTANCE = "SupCLR, CSI and MCL judge by the distance to the nearest class, all alike."
+BY_DISTANCE = "SupCLR, CSI and MCL score by the distance to the nearest class, all alike."
 FPR = "FPR@95: the share of OOD images accepted when 95 % of IND images are."
 
 PAPER_MAIN = Table(
@@ -126,7 +127,7 @@ PAPER_MAIN = Table(
         ),
         Row(("Energy",), recipes.CROSS_ENTROPY, ENERGY),
         Row(("k-Nearest Neighbours",), recipes.CROSS_ENTROPY, NEIGHBOURS),
-        Row(("Auxiliary Rotation",), recipes.ROTATION, TURNS, (94.3, 97.3, 94.5, 94.7, 90.7)),
+        Row(("Auxiliary Rotation",), recipes.ROTATION, ROTATION, (94.3, 97.3, 94.5, 94.7, 90.7)),
         Row(
             ("Outlier Exposure",),
             recipes.OUTLIER_EXPOSURE,
@@ -138,13 +139,13 @@ PAPER_MAIN = Table(
         Row(
             ("CSI + SupCLR + Ensemble ‡",),
             recipes.CSI_SMALL,
-            Distance(4, average),
+            ClassDistance(4, average),
             (96.1, 97.9, 93.5, 94.0, 92.2),
         ),
         Row(
             ("Auxiliary Rotation + SEI",),
             recipes.ROTATION,
-            TURNS_SEI,
+            ROTATION_SEI,
             (95.8, 98.4, 95.7, 95.8, 92.3),
         ),
         Row(("MCL + SEI ‡",), recipes.MCL_SMALL, SEI, (95.9, 98.9, 96.0, 95.9, 93.1)),
@@ -192,14 +193,14 @@ PAPER_SEI = Table(
     ABLATION_COLUMNS,
     (
         Row(("MCL + w/o SEI", "-"), recipes.MCL, PLAIN, (94.03, 91.12)),
-        Row(("MCL + 4-way SEI", "avg"), recipes.MCL, Distance(4, average), (94.68, 93.20)),
-        Row(("MCL + 4-way SEI", "max"), recipes.MCL, Distance(4, nearest), (95.97, 92.30)),
-        Row(("MCL + 4-way SEI", "w-avg"), recipes.MCL, Distance(4, harmonic), (96.12, 93.29)),
-        Row(("MCL + 4-way SEI", "w-avg as printed"), recipes.MCL, Distance(4, view_weighted)),
-        Row(("MCL + 8-way SEI", "avg"), recipes.MCL, Distance(8, average), (94.74, 93.37)),
-        Row(("MCL + 8-way SEI", "max"), recipes.MCL, Distance(8, nearest), (96.40, 92.00)),
-        Row(("MCL + 8-way SEI", "w-avg"), recipes.MCL, Distance(8, harmonic), (96.43, 94.06)),
-        Row(("MCL + 8-way SEI", "w-avg as printed"), recipes.MCL, Distance(8, view_weighted)),
+        Row(("MCL + 4-way SEI", "avg"), recipes.MCL, ClassDistance(4, average), (94.68, 93.20)),
+        Row(("MCL + 4-way SEI", "max"), recipes.MCL, ClassDistance(4, nearest), (95.97, 92.30)),
+        Row(("MCL + 4-way SEI", "w-avg"), recipes.MCL, ClassDistance(4, harmonic), (96.12, 93.29)),
+        Row(("MCL + 4-way SEI", "w-avg as printed"), recipes.MCL, ClassDistance(4, view_weighted)),
+        Row(("MCL + 8-way SEI", "avg"), recipes.MCL, ClassDistance(8, average), (94.74, 93.37)),
+        Row(("MCL + 8-way SEI", "max"), recipes.MCL, ClassDistance(8, nearest), (96.40, 92.00)),
+        Row(("MCL + 8-way SEI", "w-avg"), recipes.MCL, ClassDistance(8, harmonic), (96.43, 94.06)),
+        Row(("MCL + 8-way SEI", "w-avg as printed"), recipes.MCL, ClassDistance(8, view_weighted)),
     ),
     note=(
         "w-avg is the weighted average of the authors' code: the harmonic mean over views. The "
@@ -209,7 +210,7 @@ PAPER_SEI = Table(
 
 PAPER_AUX = Table(
     "paper-aux",
-    "Turns as the auxiliary task, as data augmentation (DA), and not at all",
+    "Rotations as the auxiliary task, as data augmentation (DA), and not at all",
     ("Recipe", "Agg"),
     ABLATION_COLUMNS,
     (
@@ -225,17 +226,17 @@ PAPER_AUX = Table(
 
 
 def _in_both_spaces(
-    model: Recipe,
+    recipe: Recipe,
     names: tuple[str, str, str],
-    how: Distance,
+    scoring: ClassDistance,
     of_features: tuple[float, ...],
     of_head: tuple[float, ...],
 ) -> tuple[Row, Row]:
     """Return two rows: by the latent features (LF), then by the projection head (PH)."""
-    method, sei, ways = names
+    method, sei, n_way = names
     return (
-        Row((method, sei, f"{ways}LF"), model, replace(how, space="features"), of_features),
-        Row((method, sei, f"{ways}PH"), model, replace(how, space="head"), of_head),
+        Row((method, sei, f"{n_way}LF"), recipe, replace(scoring, space="features"), of_features),
+        Row((method, sei, f"{n_way}PH"), recipe, replace(scoring, space="head"), of_head),
     )
 
 
@@ -286,35 +287,35 @@ PAPER_SEI_METRICS = Table(
         *_in_both_spaces(
             recipes.MCL,
             ("MCL", "avg", FOUR),
-            Distance(4, average),
+            ClassDistance(4, average),
             (91.12, 91.98, 49.27, 93.30, 89.46),
             (94.68, 93.20, 38.24, 93.83, 91.73),
         ),
         *_in_both_spaces(
             recipes.MCL,
             ("MCL", "avg", EIGHT),
-            Distance(8, average),
+            ClassDistance(8, average),
             (91.61, 92.14, 47.37, 93.41, 89.67),
             (94.74, 93.37, 36.23, 93.89, 92.04),
         ),
         *_in_both_spaces(
             recipes.MCL,
             ("MCL", "max", FOUR),
-            Distance(4, nearest),
+            ClassDistance(4, nearest),
             (93.62, 92.06, 45.66, 93.11, 89.37),
             (95.97, 92.30, 40.26, 92.33, 91.27),
         ),
         *_in_both_spaces(
             recipes.MCL,
             ("MCL", "max", EIGHT),
-            Distance(8, nearest),
+            ClassDistance(8, nearest),
             (94.35, 92.00, 44.63, 93.00, 89.19),
             (96.40, 92.00, 40.01, 91.84, 91.11),
         ),
         *_in_both_spaces(
             recipes.MCL,
             ("MCL", "w-avg", FOUR),
-            Distance(4, harmonic),
+            ClassDistance(4, harmonic),
             (91.94, 92.34, 45.63, 93.50, 90.02),
             (96.12, 93.29, 37.06, 93.71, 92.17),
         ),
@@ -386,20 +387,23 @@ OPENOOD = Table(
     (
         Row(("MSP",), recipes.CROSS_ENTROPY, MSP),
         Row(("ODIN",), recipes.CROSS_ENTROPY, ODIN),
-        Row(("MDS",), recipes.CROSS_ENTROPY, MAHALANOBIS),
+        Row(("MDS",), recipes.CROSS_ENTROPY, MDS),
         Row(("Energy",), recipes.CROSS_ENTROPY, ENERGY),
         Row(("KNN",), recipes.CROSS_ENTROPY, NEIGHBOURS),
-        Row(("Rotation",), recipes.ROTATION, TURNS),
-        Row(("Rotation + SEI",), recipes.ROTATION, TURNS_SEI),
+        Row(("Rotation",), recipes.ROTATION, ROTATION),
+        Row(("Rotation + SEI",), recipes.ROTATION, ROTATION_SEI),
         Row(("Outlier Exposure",), recipes.OUTLIER_EXPOSURE, MSP),
         Row(("SupCLR",), recipes.SUPCLR, PLAIN),
         Row(("CSI",), recipes.CSI, PLAIN),
-        Row(("CSI + Ensemble",), recipes.CSI, Distance(4, average)),
+        Row(("CSI + Ensemble",), recipes.CSI, ClassDistance(4, average)),
         Row(("MCL",), recipes.MCL, PLAIN),
         Row(("MCL + SEI",), recipes.MCL, SEI),
     ),
-    note="FPR@95, as in OpenOOD: the share of IND images flagged when 95 % of OOD images are.",
-    groups={
+    note=(
+        "FPR@95, as in OpenOOD: the share of IND images called anomalous when 95 % of OOD images "
+        "are. MDS is by the last layer alone; the labels of MDS and KNN are the classifier's."
+    ),
+    averages={
         "near": ("cifar100", "tiny_imagenet"),
         "far": ("mnist", "svhn", "textures", "places365", "scenes"),
     },

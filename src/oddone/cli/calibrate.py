@@ -43,7 +43,7 @@ def calibrate(
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
     before = open_detector(detector)
     images = load_watched(source, before.image_size)
-    if images.fingerprint == before.encoder.trained.data_fingerprint:
+    if images.fingerprint == before.embedder.trained.data_fingerprint:
         raise DataError(
             f"the {len(images):,} images of {source} are those that the detector was trained on, "
             f"and would set the threshold too low; calibrate with new ones"

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
-from oddone.baselines import energy_scores, logits_of, msp_scores
+from oddone.baselines import energy, msp
 from oddone.cli.detectors import describe_threshold
 from oddone.cli.runs import finish_detector, provenance_of, train_watched
 from oddone.cli.terminal import bar, say
 from oddone.data import ImageSet, load
-from oddone.detector import Detector
+from oddone.detector import Detector, DetectorSettings
+from oddone.encoders import load_network
 from oddone.errors import SettingsError
 from oddone.evaluation import Evaluation, as_json, evaluate, evaluate_scores
 from oddone.files import write_json
@@ -25,7 +26,8 @@ from oddone.metrics import accuracy
 from oddone.presets import demo as demo_settings
 from oddone.report import draw_explanation, save_figure
 from oddone.report.words import in_words
-from oddone.training import RunDirectory, TrainSettings, load_network, split
+from oddone.scoring import score_images
+from oddone.training import RunDirectory, TrainSettings, split_held_out
 from oddone.transforms import one_view
 
 KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
@@ -96,7 +98,7 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
         load(f"{KNOWN}#test"),
         {UNSEEN: load("fashion:unseen#test"), DIGITS: load("digits", size=28)},
     )
-    say("1. Masked contrastive learning: eight garments, each in four turns")
+    say("1. Masked contrastive learning: eight garments, each in four rotations")
     run = _trained(out / "mcl", images.training, settings)
     detector = finish_detector(run, images.training)
     say(f"   {describe_threshold(detector)}")
@@ -106,10 +108,10 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
     say("3. Garments never shown, and digits")
     with bar(MofNCompleteColumn()) as progress:
         upright = Detector.fit(
-            detector.encoder.trained,
+            detector.embedder.trained,
             images.training,
-            indices=split(images.training, settings).training,
-            views=one_view,
+            DetectorSettings(views=one_view),
+            indices=split_held_out(images.training, settings).training,
             progress=progress,
         )
         results = {
@@ -126,22 +128,22 @@ def _trained(folder: Path, source: ImageSet, settings: TrainSettings) -> RunDire
     else:
         provenance = provenance_of(KNOWN, source, settings, strict=False)
         run = RunDirectory.create(folder, settings, provenance)
-    if not run.encoder.exists() and not train_watched(source, run.settings, run).finished:
+    if not run.encoder_path.exists() and not train_watched(source, run.settings, run).finished:
         raise Stopped
     return run
 
 
 def _cross_entropy_results(run: RunDirectory, images: Sets) -> dict[str, Evaluation]:
-    trained = load_network(run.encoder)
-    test = logits_of(trained, images.test.images)
-    odd = {name: logits_of(trained, ood.images) for name, ood in images.odd.items()}
-    correct = accuracy(test.argmax(dim=1), images.test.labels)
-    return {
-        f"cross-entropy, {name}": evaluate_scores(
-            score(test), {ood: score(logits) for ood, logits in odd.items()}, accuracy=correct
+    trained = load_network(run.encoder_path)
+    results = {}
+    for name, scorer in (("softmax", msp(trained)), ("energy", energy(trained))):
+        test = score_images(scorer, images.test)
+        results[f"cross-entropy, {name}"] = evaluate_scores(
+            test.scores,
+            {ood: score_images(scorer, odd).scores for ood, odd in images.odd.items()},
+            accuracy=accuracy(test.labels, images.test.labels),
         )
-        for name, score in (("softmax", msp_scores), ("energy", energy_scores))
-    }
+    return results
 
 
 def _print_table(results: Mapping[str, Evaluation]) -> None:

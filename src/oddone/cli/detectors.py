@@ -19,7 +19,7 @@ def file_of(what: Literal["detector", "encoder"], path: Path) -> Path:
     if not path.is_dir():
         return path
     run = RunDirectory(path)
-    file = run.detector if what == "detector" else run.encoder
+    file = run.detector_path if what == "detector" else run.encoder_path
     if not file.is_file():
         raise ArtifactError(
             f"{path} holds no {file.name}; name the file, or the directory of a run that oddone "

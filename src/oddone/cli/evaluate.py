@@ -15,12 +15,12 @@ from oddone.cli.sources import REPEATED, load_watched, sources_by_name
 from oddone.cli.terminal import bar, counted, say, show_warnings
 from oddone.errors import SettingsError
 from oddone.evaluation import (
+    AverageResult,
     Evaluation,
-    GroupResult,
     OODResult,
     as_json,
     as_openood_csv,
-    check_groups,
+    check_averages,
     evaluate as evaluate_detector,
 )
 from oddone.files import write_atomic, write_json
@@ -62,8 +62,8 @@ def evaluate(
         A file for the result: .json, or .csv as OpenOOD writes it. May be given several times.
     """
     sources = sources_by_name(ood)
-    groups = {name: members for name, members in (("near", near), ("far", far)) if members}
-    check_groups(groups, sources)
+    averages = {name: members for name, members in (("near", near), ("far", far)) if members}
+    check_averages(averages, sources)
     for path in out:
         _check_out(path)
     opened = open_detector(detector)
@@ -73,7 +73,7 @@ def evaluate(
         show_warnings(Console(stderr=True)),
         bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
     ):
-        evaluation = evaluate_detector(opened, known, odd, groups=groups, progress=progress)
+        evaluation = evaluate_detector(opened, known, odd, averages=averages, progress=progress)
     _show(evaluation, detector)
     for path in out:
         _write(evaluation, path)
@@ -124,12 +124,12 @@ def _table(evaluation: Evaluation) -> Table:
         table.add_column(heading, justify="right")
     for name, ood in evaluation.oods.items():
         table.add_row(Text(name), f"{ood.images:,}", *_shares(ood))
-    for name, group in evaluation.groups.items():
-        table.add_row(Text(f"mean of {name}"), "", *_shares(group), style="bold")
+    for name, average in evaluation.averages.items():
+        table.add_row(Text(f"mean of {name}"), "", *_shares(average), style="bold")
     return table
 
 
-def _shares(result: OODResult | GroupResult) -> list[str]:
+def _shares(result: OODResult | AverageResult) -> list[str]:
     m = result.metrics
     shares = (result.detected, m.auroc, m.fpr_at_95_ind, m.fpr_at_95_ood, m.aupr_in, m.aupr_out)
     return ["" if share is None else f"{share:.2%}" for share in shares]

@@ -20,11 +20,20 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from oddone.api import fit_run
 from oddone.cli.terminal import bar, show_warnings
 from oddone.data import ImageSet
-from oddone.detector import Detector, detector_of_run
+from oddone.detector import Detector
 from oddone.device import keep_freed_memory
-from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, TrainSettings, train
+from oddone.encoders import TrainedNetwork
+from oddone.training import (
+    Outcome,
+    RunDirectory,
+    StepReport,
+    TrainSettings,
+    train_network,
+)
+from oddone.training.settings_file import to_dict
 
 
 def provenance_of(
@@ -39,6 +48,7 @@ def provenance_of(
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in packages},
         "platform": platform.platform(),
+        "settings": to_dict(settings),
         "data": described(source, images, size=settings.model.image_size, strict=strict),
     }
 
@@ -66,7 +76,7 @@ def train_watched(
     images: ImageSet,
     settings: TrainSettings,
     run: RunDirectory,
-    watch: Callable[[Report], None] | None = None,
+    watch: Callable[[StepReport], None] | None = None,
     *,
     start: TrainedNetwork | None = None,
     outliers: ImageSet | None = None,
@@ -88,7 +98,7 @@ def train_watched(
         task = shown.add_task("training", total=1.0, status="", eta="?")
         rate = _Rate()
 
-        def show(report: Report) -> None:
+        def show(report: StepReport) -> None:
             speed, left = rate.after(report)
             terms = "".join(f" {name} {value:.2f}" for name, value in report.terms.items())
             unpaired = f" unpaired {report.unpaired:.0%}" if report.unpaired else ""
@@ -100,7 +110,7 @@ def train_watched(
             if watch is not None:
                 watch(report)
 
-        return train(
+        return train_network(
             images,
             settings,
             run,
@@ -115,11 +125,11 @@ class _Rate:
     """How fast a run goes, smoothed, and how long it still takes."""
 
     def __init__(self) -> None:
-        self.last: Report | None = None
+        self.last: StepReport | None = None
         self.rows_per_second = 0.0
         self.share_per_second = 0.0
 
-    def after(self, report: Report) -> tuple[float, str]:
+    def after(self, report: StepReport) -> tuple[float, str]:
         if self.last is not None and report.seconds > self.last.seconds:
             took = report.seconds - self.last.seconds
             self.rows_per_second = self._smooth(self.rows_per_second, report.rows / took)
@@ -161,6 +171,6 @@ def finish_detector(run: RunDirectory, images: ImageSet) -> Detector:
         show_warnings(Console(stderr=True)),
         bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
     ):
-        detector = detector_of_run(run, images, progress=progress)
-    detector.save(run.detector)
+        detector = fit_run(run, images, progress=progress)
+    detector.save(run.detector_path)
     return detector

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from oddone.cli.detectors import open_detector
 from oddone.cli.terminal import bar, counted, note, printable
-from oddone.detector import Detector, Scored
+from oddone.detector import Detector, ScoredImage
 from oddone.errors import SettingsError
 
 NEIGHBOURS = 3
@@ -100,8 +100,16 @@ def _check_out(out: Path) -> None:
             ) from error
 
 
-def _row(scored: Scored, classes: Sequence[str], *, explain: bool) -> Row:
-    row = {name: value for name, value in scored._asdict().items() if name != "neighbours"}
+def _row(scored: ScoredImage, classes: Sequence[str], *, explain: bool) -> Row:
+    verdict = scored.verdict
+    row: Row = {
+        "path": scored.path,
+        "label": scored.class_name,
+        "score": None if verdict is None else verdict.score,
+        "p_value": None if verdict is None else verdict.p_value,
+        "anomalous": None if verdict is None else verdict.anomalous,
+        "reason": scored.reason,
+    }
     if explain:
         row["neighbours"] = [
             {"path": near.path, "label": classes[near.label], "similarity": near.similarity}

@@ -22,20 +22,19 @@ from oddone.cli.terminal import counted, say
 from oddone.cli.whole_numbers import check_whole_numbers
 from oddone.data import ImageSet
 from oddone.detector import Detector
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
-    Report,
     RunDirectory,
-    TrainedNetwork,
+    StepReport,
     TrainSettings,
-    load_network,
 )
+from oddone.training.batches import check_outliers, check_source
 from oddone.training.checkpoint import newest_checkpoint
-from oddone.training.loop import build_network
+from oddone.training.initialise import initial_network
 from oddone.training.settings_file import read_toml, to_dict
-from oddone.training.trainable import check_outliers, check_source
 
 INTERRUPTED = 130
 CPU = PRESETS["cpu"]()
@@ -166,7 +165,7 @@ def _loaded(
         encoder = file_of("encoder", start)
         trained = load_network(encoder)
         provenance["start"] = identified(encoder)
-    build_network(images, settings, start=trained)  # one that cannot be built leaves no run behind
+    initial_network(images, settings, start=trained)  # if it cannot be built, no run is left
     return _Given(images, odd, trained), provenance
 
 
@@ -207,12 +206,12 @@ def _say_what_was_learned(outcome: Outcome, run: RunDirectory) -> None:
     lines = list(run.history())
     say(
         f"done: {outcome.step:,} steps in {outcome.seconds / 60:.1f} minutes, loss "
-        f"{lines[0]['loss']:.3f} -> {lines[-1]['loss']:.3f}; the encoder is {run.encoder}"
+        f"{lines[0]['loss']:.3f} -> {lines[-1]['loss']:.3f}; the encoder is {run.encoder_path}"
     )
 
 
 def _say_what_is_next(detector: Detector, run: RunDirectory) -> None:
-    say(f"the detector is {run.detector}; {describe_threshold(detector)}")
+    say(f"the detector is {run.detector_path}; {describe_threshold(detector)}")
     where = shlex.quote(str(run.path))
     if detector.calibration is None:
         say(f"Next: oddone calibrate {where} SOURCE, with normal images that are new to it")
@@ -220,7 +219,7 @@ def _say_what_is_next(detector: Detector, run: RunDirectory) -> None:
         say(f"Next: oddone score {where} PICTURES, or oddone explain {where} PICTURE --out why.png")
 
 
-def _scalars_to(run: RunDirectory) -> Callable[[Report], None]:
+def _scalars_to(run: RunDirectory) -> Callable[[StepReport], None]:
     """Return a function that writes what it is told for TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra)
@@ -230,7 +229,7 @@ def _scalars_to(run: RunDirectory) -> Callable[[Report], None]:
         ) from error
     writer = SummaryWriter(str(run.path / "tensorboard"))
 
-    def write(report: Report) -> None:
+    def write(report: StepReport) -> None:
         scalars = {"loss": report.loss, "learning rate": report.learning_rate, **report.terms}
         for name, value in scalars.items():
             writer.add_scalar(name, value, report.step)

@@ -98,8 +98,13 @@ def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Ima
         if at_least is not None and image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (at_least, at_least))
         image.load()
-        orientation = _orientation(image)
-        rgb = _as_rgb(image)
+        return to_rgb(image)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image in RGB, upright by its EXIF orientation, transparent parts on white."""
+    orientation = _orientation(image)
+    rgb = _as_rgb(image)
     return rgb.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else rgb
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 
 from oddone.data.arrays import resized
 from oddone.data.cache import attempted
@@ -22,6 +22,7 @@ from oddone.data.notation import (
     parse,
     possible_schemes,
 )
+from oddone.errors import SettingsError
 from oddone.progress import Progress
 
 Source = ImageSet | str | Path | Sequence[str | Path]
@@ -40,7 +41,13 @@ class Picture(NamedTuple):
     reason: str | None
 
 
-def stream(source: Source, *, size: int, progress: Progress | None = None) -> Iterator[Picture]:
+def stream(
+    source: Source,
+    *,
+    size: int,
+    indices: Int[np.ndarray, " some"] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Picture]:
     """Return the pictures of the source in order, resized, read as they are asked for.
 
     A folder gives all pictures below it, whatever its classes; a file that is no data set is
@@ -49,7 +56,9 @@ def stream(source: Source, *, size: int, progress: Progress | None = None) -> It
     """
     check_size(size)
     if isinstance(source, ImageSet):
-        return _of_images(source, size, progress)
+        return _of_images(source, size, indices, progress)
+    if indices is not None:
+        raise SettingsError("indices choose images of an ImageSet; load the source first")
     sources = [source] if isinstance(source, str | Path) else source
     parts: list[Request | list[str]] = []
     for request in [parse(str(each), _guess) for each in sources]:
@@ -82,7 +91,7 @@ def _of_parts(
         if isinstance(part, list):
             yield from _of_files(part, size, progress)
         else:
-            yield from _of_images(SCHEMES[part.scheme].read(part), size, progress)
+            yield from _of_images(SCHEMES[part.scheme].read(part), size, None, progress)
 
 
 def _of_files(paths: Sequence[str], size: int, progress: Progress | None) -> Iterator[Picture]:
@@ -97,12 +106,19 @@ def _of_files(paths: Sequence[str], size: int, progress: Progress | None) -> Ite
         yield from in_parallel(attempt, paths, progress, "images")
 
 
-def _of_images(native: ImageSet, size: int, progress: Progress | None) -> Iterator[Picture]:
-    for start in range(0, len(native), ARRAYS_AT_ONCE):
-        some = slice(start, start + ARRAYS_AT_ONCE)
-        images, labels, paths = native.images[some], native.labels[some], native.paths[some]
+def _of_images(
+    native: ImageSet,
+    size: int,
+    indices: Int[np.ndarray, " some"] | None,
+    progress: Progress | None,
+) -> Iterator[Picture]:
+    chosen = np.arange(len(native)) if indices is None else indices
+    for start in range(0, len(chosen), ARRAYS_AT_ONCE):
+        some = chosen[start : start + ARRAYS_AT_ONCE]
+        paths = [native.paths[index] for index in some]
+        images, labels = native.images[some], native.labels[some]
         part = resized(replace(native, images=images, labels=labels, paths=paths), size)
         for path, image in zip(paths, part.images, strict=True):
             yield Picture(path, image, None)
         if progress is not None:
-            progress(start + len(paths), len(native), "images")
+            progress(start + len(paths), len(chosen), "images")

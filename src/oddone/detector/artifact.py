@@ -1,15 +1,16 @@
 """A detector in one file: tensors and JSON, nothing that could run, and a digest of it all.
 
 The digest tells of damage, not of forgery: who can write the file can write its digest. So all that
-is read is checked as if a stranger had written it.
+is read is checked as if somebody else had written it.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -18,87 +19,96 @@ from torch import Tensor, nn
 from oddone import __version__
 from oddone.density import Gaussians
 from oddone.detector.calibration import Calibration
-from oddone.detector.detector import Detector
 from oddone.detector.probe import LinearProbe
 from oddone.detector.references import References
 from oddone.detector.view_embedder import Space, ViewEmbedder
+from oddone.encoders.network_file import network_header, rebuild_network
 from oddone.errors import ArtifactError, SettingsError
 from oddone.files import write_tensors
-from oddone.fusion import FUSIONS
+from oddone.fusion import FUSIONS, Fuse
 from oddone.tensor_file import TensorFile
-from oddone.training.encoder_file import described, rebuilt
-from oddone.transforms import VIEW_SETS
+from oddone.transforms import ViewSet
 
 KIND = "detector"
-FORMAT = 1
+FORMAT = 2
+MOST_VIEWS = 64
 
 SPACES: dict[str, Space] = {space: space for space in get_args(Space)}
 
 Choice = TypeVar("Choice")
 
 
-def save_detector(path: Path | str, detector: Detector) -> None:
+class DetectorParts(NamedTuple):
+    """What makes up a `Detector`, in the order of its fields."""
+
+    embedder: ViewEmbedder
+    space: Space
+    gaussians: Gaussians
+    probe: LinearProbe | None
+    fuse: Fuse
+    references: References
+    calibration: Calibration | None
+    provenance: Mapping[str, Any]
+
+
+def save_parts(path: Path | str, parts: DetectorParts) -> None:
     """Write a detector to a file, as a whole or not at all."""
-    about = _about(detector)
-    tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(detector).items()
-    }
-    digest = _digest(tensors, _as_header(about))
+    header = _header(parts)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(parts).items()}
+    digest = _digest(tensors, _as_json(header))
     try:
-        write_tensors(Path(path), tensors, {**about, "digest": digest})
+        write_tensors(Path(path), tensors, {**header, "digest": digest})
     except OSError as error:
         raise ArtifactError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def load_detector(path: Path | str, *, body: nn.Module | None = None) -> Detector:
-    """Return the detector in a file that `save_detector` wrote, on the CPU.
+def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> DetectorParts:
+    """Return the detector in a file that `save_parts` wrote, on the CPU.
 
-    One whose encoder has a `body` of your own needs such a body again.
+    One that was trained with an `encoder` of the user's own needs such an encoder again.
     """
     file = TensorFile.read(Path(path))
     _check_kind(file)
     _check_digest(file)
-    encoder = ViewEmbedder(
-        rebuilt(file, file.below("network."), body=body),
-        _chosen(file, "views", VIEW_SETS),
-        _chosen(file, "space", SPACES),
-    )
-    return Detector(
-        encoder,
-        _gaussians(file, encoder),
-        _probe(file, encoder),
+    trained = rebuild_network(file, file.below("network."), encoder=encoder)
+    embedder = ViewEmbedder(trained, _views(file))
+    space = _chosen(file, "space", SPACES)
+    return DetectorParts(
+        embedder,
+        space,
+        _gaussians(file, embedder, space),
+        _probe(file, embedder),
         _chosen(file, "fuse", FUSIONS),
-        _references(file, encoder),
+        _references(file, embedder),
         _calibration(file),
         file.entry("provenance", dict),
     )
 
 
-def _about(detector: Detector) -> dict[str, Any]:
-    encoder, calibration = detector.encoder, detector.calibration
-    about = {
+def _header(parts: DetectorParts) -> dict[str, Any]:
+    header = {
         "kind": KIND,
         "format": FORMAT,
         "oddone": __version__,
-        **described(encoder.trained),
-        "views": _name_of(encoder.views, "views", VIEW_SETS),
-        "space": encoder.space,
-        "fuse": _name_of(detector.fuse, "fuse", FUSIONS),
-        "paths": detector.references.paths,
-        "provenance": dict(detector.provenance),
+        **network_header(parts.embedder.trained),
+        "views": asdict(parts.embedder.views),
+        "space": parts.space,
+        "fuse": _name_of(parts.fuse, "fuse", FUSIONS),
+        "paths": parts.references.paths,
+        "provenance": dict(parts.provenance),
     }
-    if calibration is not None:
-        about["false_alarms"] = calibration.false_alarms
-    return about
+    if parts.calibration is not None:
+        header["false_alarms"] = parts.calibration.false_alarms
+    return header
 
 
-def _tensors(detector: Detector) -> dict[str, Tensor]:
-    references = detector.references
-    weights = detector.encoder.trained.network.state_dict()
+def _tensors(parts: DetectorParts) -> dict[str, Tensor]:
+    references = parts.references
+    weights = parts.embedder.trained.network.state_dict()
     tensors = {
         **{f"network.{name}": tensor for name, tensor in weights.items()},
-        "gaussians.mean": detector.gaussians.mean.float(),
-        "gaussians.whitening": detector.gaussians.whitening.float(),
+        "gaussians.mean": parts.gaussians.mean.float(),
+        "gaussians.whitening": parts.gaussians.whitening.float(),
         "references.embeddings": references.embeddings,
         "references.labels": references.labels,
         "references.thumbnails": torch.from_numpy(
@@ -106,11 +116,11 @@ def _tensors(detector: Detector) -> dict[str, Tensor]:
         ),
         "references.ends": torch.tensor(list(map(len, references.thumbnails))).long().cumsum(0),
     }
-    if detector.probe is not None:
-        tensors["naming.weight"] = detector.probe.weight
-        tensors["naming.bias"] = detector.probe.bias
-    if detector.calibration is not None:
-        tensors["calibration.scores"] = detector.calibration.scores
+    if parts.probe is not None:
+        tensors["probe.weight"] = parts.probe.weight
+        tensors["probe.bias"] = parts.probe.bias
+    if parts.calibration is not None:
+        tensors["calibration.scores"] = parts.calibration.scores
     return tensors
 
 
@@ -124,9 +134,9 @@ def _name_of(chosen: Choice, what: str, named: Mapping[str, Choice]) -> str:
     )
 
 
-def _as_header(about: Mapping[str, Any]) -> dict[str, str]:
+def _as_json(header: Mapping[str, Any]) -> dict[str, str]:
     try:
-        return {name: json.dumps(entry) for name, entry in about.items()}
+        return {name: json.dumps(entry) for name, entry in header.items()}
     except (TypeError, ValueError) as error:
         raise SettingsError(f"the provenance cannot be written as JSON: {error}") from error
 
@@ -174,32 +184,45 @@ def _chosen(file: TensorFile, what: str, named: Mapping[str, Choice]) -> Choice:
     return named[name]
 
 
-def _gaussians(file: TensorFile, encoder: ViewEmbedder) -> Gaussians:
-    trained = encoder.trained
+def _views(file: TensorFile) -> ViewSet:
+    views = file.entry("views", dict)
+    try:
+        name, poses, mirrored = views["name"], tuple(views["poses"]), tuple(views["mirrored"])
+        kinds = ({type(pose) for pose in poses}, {type(each) for each in mirrored})
+        if type(name) is not str or len(poses) > MOST_VIEWS or kinds != ({int}, {bool}):
+            raise file.inconsistent("its views are none")
+        return ViewSet(name, poses, mirrored)
+    except (KeyError, TypeError, SettingsError) as error:
+        raise file.inconsistent(f"its views are wrong ({error})") from error
+
+
+def _gaussians(file: TensorFile, embedder: ViewEmbedder, space: Space) -> Gaussians:
+    trained = embedder.trained
     if not trained.classes:
         raise file.inconsistent("it has no classes")
-    groups = (int(encoder.poses.max()) + 1) * len(trained.classes)
-    in_head = encoder.space == "head"
-    dim = trained.settings.model.head_dim if in_head else trained.network.encoder.feature_dim
+    n_poses = embedder.views.n_poses
+    groups = n_poses * len(trained.classes)
+    dim = trained.model.head_dim if space == "head" else trained.network.feature_dim
     return Gaussians(
         file.tensor("gaussians.mean", torch.float32, groups, dim),
         file.tensor("gaussians.whitening", torch.float32, groups, dim, dim),
+        n_poses,
     )
 
 
-def _probe(file: TensorFile, encoder: ViewEmbedder) -> LinearProbe | None:
-    if "naming.weight" not in file.tensors:
+def _probe(file: TensorFile, embedder: ViewEmbedder) -> LinearProbe | None:
+    if "probe.weight" not in file.tensors:
         return None
-    poses, classes = int(encoder.poses.max()) + 1, len(encoder.trained.classes)
-    dim = encoder.trained.network.encoder.feature_dim
+    poses, classes = embedder.views.n_poses, len(embedder.trained.classes)
+    dim = embedder.trained.network.feature_dim
     return LinearProbe(
-        file.tensor("naming.weight", torch.float32, poses, classes, dim),
-        file.tensor("naming.bias", torch.float32, poses, classes),
+        file.tensor("probe.weight", torch.float32, poses, classes, dim),
+        file.tensor("probe.bias", torch.float32, poses, classes),
     )
 
 
-def _references(file: TensorFile, encoder: ViewEmbedder) -> References:
-    classes, head_dim = len(encoder.trained.classes), encoder.trained.settings.model.head_dim
+def _references(file: TensorFile, embedder: ViewEmbedder) -> References:
+    classes, head_dim = len(embedder.trained.classes), embedder.trained.model.head_dim
     paths = file.texts("paths")
     labels = file.tensor("references.labels", torch.int64, len(paths))
     if not ((labels >= 0) & (labels < classes)).all():

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,57 +13,55 @@ from torch import Tensor, nn
 
 from oddone.data import ImageSet, load
 from oddone.data.stream import Source
-from oddone.density import Gaussians, Shrinkage
+from oddone.density import Gaussians
+from oddone.detector.artifact import DetectorParts, load_parts, save_parts
 from oddone.detector.calibration import Calibration
-from oddone.detector.fitting import fit_statistics, names_of_groups
+from oddone.detector.fitting import (
+    PosedEmbeddings,
+    checked_indices,
+    choose_evenly,
+    fit_statistics,
+    group_names,
+    training_indices,
+)
+from oddone.detector.inputs import Images, to_batch
 from oddone.detector.probe import LinearProbe
 from oddone.detector.references import Neighbour, References
-from oddone.detector.view_embedder import (
-    EncodedViews,
-    Pixels,
-    Space,
-    ViewEmbedder,
-    as_tensor,
-    batches_of,
-)
+from oddone.detector.settings import DetectorSettings
+from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
-from oddone.errors import SettingsError, SettingsWarning
-from oddone.fusion import Fuse, PerView, Verdicts, decide, harmonic
+from oddone.encoders import TrainedNetwork
+from oddone.errors import SettingsWarning
+from oddone.fusion import Fuse, PerView, decide
 from oddone.progress import Progress
-from oddone.training import TrainedNetwork
-from oddone.transforms import MakeViews, one_view, rotations_and_mirrors
+from oddone.rng import stream
+from oddone.scoring import ImageBatch, process_batches, score_images
+from oddone.verdicts import Verdict, Verdicts
 
-Names = Literal["linear", "nearest"]
+MOST_REFERENCES = 5000
+MOST_PROBED = 20_000
+"""Images that the linear probe is fitted on; more would take memory, and add little."""
 
 
 class Explanation(NamedTuple):
     """Why an image got its verdict."""
 
-    score: float
-    label: int
-    anomalous: bool
-    p_value: float | None
-    """The share of normal images that are this odd or odder; None without a calibration."""
+    verdict: Verdict
     distances: Float[Tensor, "views classes"]
     """How far each view is from each class; the score is the smallest after fusion."""
-    probabilities: Float[Tensor, " classes"]
-    """How likely each class is, if it is one of them at all."""
     neighbours: tuple[Neighbour, ...]
+    """The training images that are most like it."""
 
 
-class Scored(NamedTuple):
-    """What is thought of a picture, or why nothing is."""
+class ScoredImage(NamedTuple):
+    """An image of a stream and its verdict, or the reason why there is none."""
 
     path: str
-    label: str | None
-    """The name of the nearest class, whether or not the picture is anomalous."""
-    score: float | None
-    p_value: float | None
-    """The share of normal images that are this odd or odder; None without a calibration."""
-    anomalous: bool | None
-    """None without a calibration."""
+    verdict: Verdict | None
+    class_name: str | None
+    """The name of the verdict's label."""
     reason: str | None
-    """Why it cannot be read, in which case all other verdicts are None."""
+    """Why the file cannot be read; None where it can."""
     neighbours: tuple[Neighbour, ...] = ()
 
 
@@ -72,18 +70,32 @@ class _Measured(NamedTuple):
 
     distances: PerView
     probabilities: Float[Tensor, "images classes"]
-    heads: Float[Tensor, "images head_dim"]
+    embeddings: Float[Tensor, "images head_dim"]
+    """Of the images as they are, to find neighbours by."""
 
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A classifier that knows when it is looking at something it has never seen."""
+    """A classifier that knows when it is looking at something it has never seen.
 
-    encoder: ViewEmbedder
+    Examples
+    --------
+    >>> import oddone
+    >>> from oddone.presets import smoke
+    >>> detector = oddone.train("fashion:known", smoke())
+    >>> verdicts = detector(oddone.load("fashion:unseen#test").images[:8])
+    >>> verdicts.scores.shape, detector.classes[verdicts[0].label] in detector.classes
+    (torch.Size([8]), True)
+
+    """
+
+    embedder: ViewEmbedder
+    space: Space
+    """Where distances are measured."""
     gaussians: Gaussians
-    """One per (pose, class), to measure how odd an image is."""
+    """One per (pose, class)."""
     probe: LinearProbe | None
-    """What says which class it is; None: the nearest, as in the paper."""
+    """What gives the label; None: the nearest class does, as in the paper."""
     fuse: Fuse
     references: References
     calibration: Calibration | None = None
@@ -91,98 +103,108 @@ class Detector:
     """Where the detector comes from: versions, command, data."""
 
     @staticmethod
-    def fit(  # noqa: PLR0913  (all but two are choices with a default)
+    def fit(
         trained: TrainedNetwork,
         source: ImageSet | str,
+        settings: DetectorSettings | None = None,
         *,
         indices: Int[np.ndarray, " some"] | None = None,
-        views: MakeViews = rotations_and_mirrors,
-        fuse: Fuse = harmonic,
-        space: Space = "head",
-        shrinkage: Shrinkage = "oas",
-        tied: bool = False,
-        names: Names = "linear",
         progress: Progress | None = None,
     ) -> "Detector":
         """Return a detector: one Gaussian per (pose, class) of the un-augmented training images.
 
-        `only` are the numbers of the images to fit on, all by default. The images are read once,
-        a batch at a time. With names="nearest", the label is the class whose distance is the
-        score, as in the paper; a linear classifier on the same encoder's features is more often
-        right (docs/decisions/0008-names-by-a-linear-classifier.md).
+        Parameters
+        ----------
+        trained
+            The network, as `oddone.encoders.load_network` returns it.
+        source
+            The images that it was trained on, with labels. They are read once, in batches.
+        settings
+            By default, those that suit what the network was trained to do.
+        indices
+            Which of the images to fit on; all by default.
+        progress
+            Called with how many images are done.
+
         """
-        if views is not one_view and trained.settings.rotations != "task":
-            name = getattr(views, "__name__", "any other")
+        if settings is None:
+            settings = DetectorSettings.suited_to(trained)
+        if len(settings.views) > 1 and trained.rotations != "task":
             warnings.warn(
-                f"the encoder was trained with rotations={trained.settings.rotations!r}, so it "
-                f"cannot tell turns apart and views={name} will make it worse; use one_view, or "
+                f"the encoder was trained with rotations={trained.rotations!r}, so it cannot tell "
+                f"poses apart and views={settings.views.name} will make it worse; use one_view, or "
                 f"train with rotations='task'",
                 SettingsWarning,
                 stacklevel=2,
             )
-        source = _loaded(source, trained)
-        indices = checked_indices(source, indices)
-        encoder = ViewEmbedder(trained, views, space)
-        statistics = fit_statistics(encoder, source, indices, progress)
-        group_names = names_of_groups(statistics.moments, trained.classes)
-        gaussians = Gaussians.fit(statistics.moments, shrinkage, tied, group_names)
-        probe = None
-        if names == "linear":
-            poses = encoder.poses.cpu()
-            probe = LinearProbe.fit(
-                statistics.features, poses, statistics.labels, len(trained.classes)
-            )
-        return Detector(
-            encoder,
-            gaussians.to(dtype=torch.float32),
-            probe,
-            fuse,
-            statistics.references,
-        ).to(encoder.device)
+        source = _loaded(source, trained.image_size)
+        indices = training_indices(trained, source, indices)
+        return _fitted(ViewEmbedder(trained, settings.views), source, indices, settings, progress)
 
     def save(self, path: Path | str) -> None:
-        """Write the detector to one file, with all that is needed to judge images."""
-        from oddone.detector.artifact import save_detector  # noqa: PLC0415  (which imports this)
-
-        save_detector(path, self)
+        """Write the detector to one file, with all that is needed to score images."""
+        save_parts(
+            path,
+            DetectorParts(
+                self.embedder,
+                self.space,
+                self.gaussians,
+                self.probe,
+                self.fuse,
+                self.references,
+                self.calibration,
+                self.provenance,
+            ),
+        )
 
     @staticmethod
-    def load(path: Path | str, *, body: nn.Module | None = None) -> "Detector":
+    def load(path: Path | str, *, encoder: nn.Module | None = None) -> "Detector":
         """Return the detector in a file, on the CPU.
 
-        One whose encoder has a `body` of your own needs such a body again.
+        One that was trained with an `encoder` of your own needs such an encoder again.
         """
-        from oddone.detector.artifact import load_detector  # noqa: PLC0415  (which imports this)
-
-        return load_detector(path, body=body)
+        return Detector(*load_parts(path, encoder=encoder))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the labels."""
-        return self.encoder.trained.classes
+        return self.embedder.trained.classes
 
     @property
     def image_size(self) -> int:
         """Height and width of the images that the encoder sees."""
-        return self.encoder.trained.image_size
+        return self.embedder.trained.image_size
 
     @property
-    def threshold(self) -> float:
-        """The score above which an image is anomalous; without a calibration none is."""
-        return float("inf") if self.calibration is None else self.calibration.threshold
+    def batch_size(self) -> int:
+        """How many images make a good batch."""
+        return self.embedder.batch_size
+
+    @property
+    def threshold(self) -> float | None:
+        """The score above which an image is anomalous; None without a calibration."""
+        return None if self.calibration is None else self.calibration.threshold
 
     def to(self, device: torch.device | str) -> "Detector":
-        """Return the detector on another device; its network moves there."""
-        self.encoder.trained.network.to(device)
-        probe = None if self.probe is None else self.probe.to(device)
-        return replace(self, gaussians=self.gaussians.to(device), probe=probe)
+        """Return the detector on another device; this one stays where it is."""
+        return replace(
+            self,
+            embedder=self.embedder.to(device),
+            gaussians=self.gaussians.to(device),
+            probe=None if self.probe is None else self.probe.to(device),
+        )
 
-    def __call__(self, images: Pixels | np.ndarray) -> Verdicts:
-        """Return the verdicts on images of the encoder's size: uint8, or floats from 0 to 1.
+    def __call__(self, images: Images) -> Verdicts:
+        """Return the verdicts on images: one or several, of any kind and size.
 
-        The score is the smallest of the `distances`; the label is the likeliest class.
+        Parameters
+        ----------
+        images
+            A path, a PIL image, an array of [height, width, 3], a list of these, or a batch of the
+            encoder's size: [images, 3, size, size], uint8 or floats from 0 to 1.
+
         """
-        return self._verdicts(self._measured(images))
+        return self._verdicts(self._measure(images))
 
     def calibrate(
         self,
@@ -192,47 +214,37 @@ class Detector:
         indices: Int[np.ndarray, " some"] | None = None,
         progress: Progress | None = None,
     ) -> "Detector":
-        """Return a detector with a threshold that flags this share of normal images.
+        """Return a detector whose threshold calls this share of normal images anomalous.
 
-        The source holds normal images that were not trained on; their labels do not matter.
+        Parameters
+        ----------
+        source
+            Normal images that were not trained on; their labels do not matter.
+        false_alarms
+            The share of normal images that may be called anomalous.
+        indices
+            Which of the images to calibrate with; all by default.
+        progress
+            Called with how many images are done.
+
         """
-        source = _loaded(source, self.encoder.trained)
-        indices = checked_indices(source, indices)
-        scores = [torch.empty(0)]
-        for _, images in batches_of(source.images, indices, self.encoder.images_at_once):
-            scores.append(self(images).scores)
-            if progress is not None:
-                progress(sum(map(len, scores)), len(indices), "calibrating")
-        calibration = Calibration.of(torch.cat(scores), false_alarms)
-        return replace(self, calibration=calibration)
-
-    def p_values(self, scores: Float[Tensor, " images"]) -> Float[Tensor, " images"]:
-        """Return the share of normal images that are this odd or odder, for each score."""
-        if self.calibration is None:
-            raise SettingsError("p-values need a calibration; use detector.calibrate(source) first")
-        return self.calibration.p_values(scores)
-
-    def explain(self, images: Pixels | np.ndarray, neighbours: int = 3) -> list[Explanation]:
-        """Return for each image its distance per view and class, and similar training images."""
-        measured = self._measured(images)
-        verdicts = self._verdicts(measured)
-        p_values = (
-            [None] * len(verdicts.scores)
-            if self.calibration is None
-            else self.p_values(verdicts.scores).tolist()
+        source = _loaded(source, self.image_size)
+        verdicts = score_images(
+            self,
+            source,
+            indices=checked_indices(source, indices),
+            progress=progress,
+            description="calibrating",
         )
-        near = self.references.nearest(measured.heads, neighbours)
+        return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms))
+
+    def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
+        """Return for each image its distance per view and class, and similar training images."""
+        measured = self._measure(images)
+        nearest = self.references.nearest(measured.embeddings, neighbours)
         return [
-            Explanation(
-                verdicts.scores[image].item(),
-                int(verdicts.labels[image]),
-                bool(verdicts.anomalous[image]),
-                p_values[image],
-                measured.distances[:, image],
-                measured.probabilities[image],
-                near[image],
-            )
-            for image in range(len(near))
+            Explanation(verdict, measured.distances[:, image], nearest[image])
+            for image, verdict in enumerate(self._verdicts(measured))
         ]
 
     def score(
@@ -242,71 +254,143 @@ class Detector:
         batch_size: int | None = None,
         neighbours: int = 0,
         progress: Progress | None = None,
-    ) -> Iterator[Scored]:
-        """Return the verdicts on pictures of any number, in order, as they are asked for.
+    ) -> Iterator[ScoredImage]:
+        """Return the verdicts on images of any number, in order, as they are asked for.
 
-        The source is what `oddone.data.load` takes, a folder or file of pictures, or several.
-        Pictures are read and resized on the way; one that cannot be read comes with its reason.
+        Images are read and resized on the way; one that cannot be read comes with its reason.
+
+        Parameters
+        ----------
+        source
+            What `oddone.load` takes, a folder or file of images, or several.
+        batch_size
+            How many images are scored at once; by default a good number.
+        neighbours
+            How many similar training images to find for each.
+        progress
+            Called with how many images are done.
+
         """
-        from oddone.detector.scoring import score  # noqa: PLC0415  (which imports this)
 
-        return score(self, source, batch_size, neighbours, progress)
+        def explain(images: ImageBatch) -> list[Explanation]:
+            return self.explain(images, neighbours)
+
+        batches = process_batches(
+            explain,
+            source,
+            size=self.image_size,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            progress=progress,
+        )
+        return (scored for batch in batches for scored in self._scored(*batch))
+
+    def _scored(
+        self, pictures: list[Any], explanations: list[Explanation] | None
+    ) -> Iterator[ScoredImage]:
+        explained = iter(explanations or ())
+        for picture in pictures:
+            if picture.image is None:
+                yield ScoredImage(picture.path, None, None, picture.reason)
+                continue
+            verdict, _, neighbours = next(explained)
+            name = self.classes[verdict.label]
+            yield ScoredImage(picture.path, verdict, name, None, neighbours)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
-        decided = decide(self.fuse(measured.distances), self.threshold)
-        return decided._replace(labels=measured.probabilities.argmax(dim=1))
+        verdicts = decide(self.fuse(measured.distances), self.threshold)
+        return replace(
+            verdicts,
+            labels=measured.probabilities.argmax(dim=1),
+            p_values=None
+            if self.calibration is None
+            else self.calibration.p_values(verdicts.scores),
+            probabilities=measured.probabilities,
+        )
 
-    def _measured(self, images: Pixels | np.ndarray) -> _Measured:
-        batches = map_in_threads(self._measured_batch, self._batches(images), self.encoder.device)
+    def _measure(self, images: Images) -> _Measured:
+        batch = to_batch(images, self.image_size)
+        self.embedder.check(batch)
+        at_once = max(1, self.batch_size // 2)  # as two batches are in work at a time
+        parts = map_in_threads(self._measure_batch, batch.split(at_once), self.embedder.device)
         return _Measured(
-            torch.cat([batch.distances for batch in batches], dim=1).cpu(),
-            torch.cat([batch.probabilities for batch in batches]).cpu(),
-            torch.cat([batch.heads for batch in batches]),
+            torch.cat([part.distances for part in parts], dim=1).cpu(),
+            torch.cat([part.probabilities for part in parts]).cpu(),
+            torch.cat([part.embeddings for part in parts]),
         )
 
     @torch.no_grad()
-    def _measured_batch(self, images: Pixels) -> _Measured:
-        encoded = self.encoder(images)
-        views = encoded.embeddings.shape[:2]
-        rows, poses = encoded.embeddings.flatten(0, 1), encoded.poses.repeat_interleave(views[1])
-        n_poses = len(self.gaussians.mean) // len(self.classes)
-        distances = self.gaussians.pose_distances(rows, poses, n_poses)
-        distances = distances.reshape(*views, len(self.classes))
-        return _Measured(distances, self._probabilities(encoded, distances), encoded.heads)
+    def _measure_batch(self, images: Pixels) -> _Measured:
+        embedded = self.embedder(images)
+        compared = embedded.in_space(self.space)
+        poses = self.embedder.poses.to(compared.device).repeat_interleave(compared.shape[1])
+        distances = self.gaussians.pose_distances(compared.flatten(0, 1), poses)
+        distances = distances.unflatten(0, compared.shape[:2])
+        probabilities = self._probabilities(embedded, distances)
+        return _Measured(distances, probabilities, embedded.embeddings[0])
 
     def _probabilities(
-        self, encoded: EncodedViews, distances: PerView
+        self, embedded: EmbeddedViews, distances: PerView
     ) -> Float[Tensor, "images classes"]:
         if self.probe is not None:
-            return self.probe.probabilities(encoded.features, encoded.poses)
-        # Those of Gaussians of equal volume; the nearest is the likeliest.
+            return self.probe.probabilities(embedded.features, self.embedder.poses)
+        # Those of Gaussians of equal volume; the nearest class is the likeliest.
         return (-self.fuse(distances).square() / 2).softmax(dim=1)
 
-    def _batches(self, images: Pixels | np.ndarray) -> tuple[Tensor, ...]:
-        images = as_tensor(images)
-        self.encoder.check(images)
-        at_once = max(1, self.encoder.images_at_once // 2)  # as two are judged side by side
-        batches: tuple[Tensor, ...] = images.split(at_once)
-        return batches  # one empty batch where there are no images
+
+def _fitted(
+    embedder: ViewEmbedder,
+    source: ImageSet,
+    indices: Int[np.ndarray, " some"],
+    settings: DetectorSettings,
+    progress: Progress | None,
+) -> Detector:
+    """Return the detector that is learned from the images of these indices."""
+    labels, views = source.labels[indices], settings.views
+
+    def embed(images: ImageBatch) -> dict[Space, PosedEmbeddings]:
+        features, embeddings = embedder.embed(images)
+        return {
+            "features": PosedEmbeddings(features, views.poses),
+            "head": PosedEmbeddings(embeddings, views.poses),
+        }
+
+    referred, probed = (
+        choose_evenly(labels, most, generator=stream(0, "references"))
+        for most in (MOST_REFERENCES, MOST_PROBED)
+    )
+    samples_of: dict[Space, Int[np.ndarray, " _"]] = {"head": referred, "features": probed}
+    trained = embedder.trained
+    statistics = fit_statistics(
+        embed,
+        trained,
+        source,
+        indices,
+        moments_of=[settings.space],
+        samples_of=samples_of,
+        progress=progress,
+    )
+    gaussians = Gaussians.fit(
+        statistics.moments[settings.space],
+        settings.shrinkage,
+        n_poses=views.n_poses,
+        tied=settings.tied,
+        names=group_names(views.n_poses, trained.classes),
+    )
+    probe = None
+    if settings.classifier == "linear":
+        probed_labels = torch.from_numpy(labels[probed])
+        features = statistics.samples["features"]
+        probe = LinearProbe.fit(features, views, probed_labels, len(trained.classes))
+        probe = probe.to(embedder.device)
+    return Detector(
+        embedder,
+        settings.space,
+        gaussians.to(embedder.device, torch.float32),
+        probe,
+        settings.fuse,
+        References.of(statistics.samples["head"][0], source, indices[referred]),
+    )
 
 
-def _loaded(source: ImageSet | str, trained: TrainedNetwork) -> ImageSet:
-    if isinstance(source, str):
-        return load(source, size=trained.image_size)
-    return source
-
-
-def checked_indices(
-    source: ImageSet, indices: Int[np.ndarray, " some"] | None
-) -> Int[np.ndarray, " some"]:
-    """Return the numbers of the images that are meant, which by default are all."""
-    if indices is None:
-        return np.arange(len(source))
-    if not np.issubdtype(indices.dtype, np.integer):
-        raise SettingsError(f"only holds {indices.dtype}; pass the numbers of the images to use")
-    outside = indices[(indices < 0) | (indices >= len(source))]
-    if len(outside) > 0:
-        raise SettingsError(
-            f"only holds {outside[0]}, and the {len(source)} images are numbered from 0"
-        )
-    return indices
+def _loaded(source: ImageSet | str, image_size: int) -> ImageSet:
+    return load(source, size=image_size) if isinstance(source, str) else source

@@ -1,133 +1,180 @@
-"""One pass over the training images: the moments of every (pose, class), and what to remember."""
+"""The one pass over training images: moments of every (pose, class), and what to remember.
 
-from typing import NamedTuple
+The detector, the bench and the Mahalanobis baseline fit their Gaussians by it. They differ in what
+they compute of an image: one kind of embedding, several at once, or those of every layer.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from oddone.data import ImageSet
 from oddone.density import Moments
-from oddone.detector.references import References, as_thumbnail, choose_evenly
-from oddone.detector.view_embedder import ViewEmbedder, batches_of
-from oddone.device import map_in_threads
-from oddone.errors import DataError
+from oddone.encoders import TrainedNetwork
+from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
-from oddone.training import TrainedNetwork
+from oddone.scoring import ImageBatch, process_batches
 
-MOST_REFERENCES = 5000
-MOST_NAMED = 20_000  # images from which names are learned; more would take memory, and add little
 IMAGES_PER_MOMENTS = 1024
+"""Moments are in float64, and cheaper for many images at once."""
+
+Key = TypeVar("Key")
 
 
-class FitStatistics(NamedTuple):
-    """What a detector needs to know of the training images."""
+class PosedEmbeddings(NamedTuple):
+    """Embeddings of some views of images, and the poses of these views."""
 
-    moments: Moments
-    """Of every (pose, class)."""
-    references: References
-    features: Float[Tensor, "views named dim"]
-    """Of the images from which names are learned."""
-    labels: Int[Tensor, " named"]
+    embeddings: Float[Tensor, "views images dim"]
+    poses: Sequence[int]
+    """One for each view; a mirrored view has the pose of its rotation."""
+
+
+Embed = Callable[[ImageBatch], Mapping[Key, PosedEmbeddings]]
+"""From images to one or several kinds of embeddings, by names of the caller's choice."""
+
+
+class FitStatistics(NamedTuple, Generic[Key]):
+    """What is learned from training images in one pass."""
+
+    moments: dict[Key, Moments]
+    """Of every (pose, class), for each kind of embedding that was asked for."""
+    samples: dict[Key, Float[Tensor, "views chosen dim"]]
+    """The embeddings of chosen images themselves, on the CPU."""
 
 
 def fit_statistics(
-    encoder: ViewEmbedder,
+    embed: Embed[Key],
+    trained: TrainedNetwork,
     source: ImageSet,
     indices: Int[np.ndarray, " some"],
-    progress: Progress | None,
-) -> FitStatistics:
-    """Return what is learned from the images, which are read once."""
-    classes = len(encoder.trained.classes)
-    labels = source.labels[indices]
-    check_classes(source, encoder.trained)
-    check_labels(labels, classes)
-    seed = encoder.trained.settings.seed
-    referred = choose_evenly(labels, MOST_REFERENCES, seed)
-    named = choose_evenly(labels, MOST_NAMED, seed)
-    moments: Moments | None = None
-    heads, features = [], []
-    for start in range(0, len(indices), IMAGES_PER_MOMENTS):
-        part = indices[start : start + IMAGES_PER_MOMENTS]
-        batches = [batch for _, batch in batches_of(source.images, part, encoder.images_at_once)]
-        encoded = map_in_threads(encoder, batches, encoder.device)
-        here = _moments(
-            torch.cat([batch.embeddings for batch in encoded], dim=1),
-            encoded[0].poses,
-            torch.from_numpy(source.labels[part]),
-            classes,
-        )
-        moments = here if moments is None else moments + here
-        heads.append(
-            torch.cat([batch.heads for batch in encoded])[_within(referred, start, len(part))]
-        )
-        features.append(
-            torch.cat([batch.features for batch in encoded], dim=1)[
-                :, _within(named, start, len(part))
-            ].cpu()
-        )
+    *,
+    moments_of: Collection[Key],
+    samples_of: Mapping[Key, Int[np.ndarray, " chosen"]] = MappingProxyType({}),
+    progress: Progress | None = None,
+) -> FitStatistics[Key]:
+    """Return what is learned from the images of these indices, which are read once.
+
+    Parameters
+    ----------
+    embed
+        What is computed of a batch of images.
+    trained
+        The network whose classes and image size count.
+    source, indices
+        The labelled images; `training_indices` checks them.
+    moments_of
+        For which kinds of embeddings the moments are wanted.
+    samples_of
+        For which kinds the embeddings themselves are kept, and of which images: ascending places
+        in `indices`.
+    progress
+        Called with how many images are done.
+
+    """
+
+    def show(done: int, total: int, _: str) -> None:
         if progress is not None:
-            progress(start + len(part), len(indices), "fitting")
-    assert moments is not None  # noqa: S101  (there is at least one image)
-    references = References(
-        torch.cat(heads).half().cpu(),
-        torch.from_numpy(labels[referred]),
-        tuple(source.paths[number] for number in indices[referred]),
-        tuple(as_thumbnail(source.images[number]) for number in indices[referred]),
-    )
-    return FitStatistics(
-        moments, references, torch.cat(features, dim=1), torch.from_numpy(labels[named])
-    )
+            progress(done, total, "fitting")
+
+    labels, classes = torch.from_numpy(source.labels[indices]), len(trained.classes)
+    moments: dict[Key, Moments] = {}
+    samples: dict[Key, list[Tensor]] = {key: [] for key in samples_of}
+    start = 0
+    for batch in process_batches(
+        embed,
+        source,
+        size=trained.image_size,
+        batch_size=IMAGES_PER_MOMENTS,
+        indices=indices,
+        progress=show,
+    ):
+        assert batch.result is not None  # noqa: S101  (an ImageSet holds readable images only)
+        end = start + len(batch.pictures)
+        for key in moments_of:
+            here = _group_moments(batch.result[key], labels[start:end], classes)
+            moments[key] = moments[key] + here if key in moments else here
+        for key, chosen in samples_of.items():
+            here_chosen = chosen[(chosen >= start) & (chosen < end)] - start
+            samples[key].append(batch.result[key].embeddings[:, here_chosen].cpu())
+        start = end
+    return FitStatistics(moments, {key: torch.cat(parts, dim=1) for key, parts in samples.items()})
 
 
-def _within(
-    chosen: Int[np.ndarray, " chosen"], start: int, length: int
+def _group_moments(posed: PosedEmbeddings, labels: Int[Tensor, " images"], classes: int) -> Moments:
+    groups = torch.tensor(posed.poses)[:, None] * classes + labels
+    rows = posed.embeddings.flatten(0, 1).cpu()  # in float64, which not every device has
+    return Moments.of(rows, groups.flatten(), (max(posed.poses) + 1) * classes)
+
+
+def group_names(n_poses: int, classes: Sequence[str]) -> list[str]:
+    """Return what errors call the groups."""
+    return [
+        f"{name} rotated by {90 * pose} degrees" if pose else name
+        for pose in range(n_poses)
+        for name in classes
+    ]
+
+
+def training_indices(
+    trained: TrainedNetwork, source: ImageSet, indices: Int[np.ndarray, " some"] | None
 ) -> Int[np.ndarray, " some"]:
-    """Return which of the numbers from `start` on are chosen, counted from there."""
-    return chosen[(chosen >= start) & (chosen < start + length)] - start
+    """Return the indices of the images to fit on, all by default.
 
-
-def check_classes(source: ImageSet, trained: TrainedNetwork) -> None:
-    """Raise a DataError unless the images are of the classes that the encoder knows."""
+    Raises a DataError unless all of them have a label of the classes that the network knows.
+    """
+    indices = checked_indices(source, indices)
     if source.classes != trained.classes:
         raise DataError(
             f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "
             f"on {_listed(trained.classes)}; fit on the images it was trained on"
         )
+    labels = source.labels[indices]
+    if len(labels) == 0:
+        raise DataError("0 images are too few to fit on; give at least 2 of each class")
+    unlabelled = int(((labels < 0) | (labels >= len(trained.classes))).sum())
+    if unlabelled > 0:
+        raise DataError(
+            f"{unlabelled} of {len(labels)} images have no label of the {len(trained.classes)} "
+            f"classes that the encoder was trained on; fit on images with labels"
+        )
+    return indices
+
+
+def checked_indices(
+    source: ImageSet, indices: Int[np.ndarray, " some"] | None
+) -> Int[np.ndarray, " some"]:
+    """Return the indices of the images that are meant, which by default are all."""
+    if indices is None:
+        return np.arange(len(source))
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise SettingsError(f"indices are {indices.dtype}; pass whole numbers")
+    outside = indices[(indices < 0) | (indices >= len(source))]
+    if len(outside) > 0:
+        raise SettingsError(
+            f"indices hold {outside[0]}, and the {len(source)} images are numbered from 0"
+        )
+    return indices
+
+
+def choose_evenly(
+    labels: Int[np.ndarray, " images"], most: int, *, generator: torch.Generator
+) -> Int64[np.ndarray, " chosen"]:
+    """Return the indices of all images, or of so many at random, with equal numbers per class."""
+    if len(labels) <= most:
+        return np.arange(len(labels))
+    shuffled = torch.randperm(len(labels), generator=generator).numpy()
+    rank_in_class = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        members = shuffled[labels[shuffled] == label]
+        rank_in_class[members] = np.arange(len(members))
+    return np.sort(shuffled[np.argsort(rank_in_class[shuffled], kind="stable")[:most]])
 
 
 def _listed(classes: tuple[str, ...]) -> str:
     shown = ", ".join(classes[:5]) or "none"
     return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown
-
-
-def check_labels(labels: Int[np.ndarray, " images"], classes: int) -> None:
-    """Raise a DataError unless every image has a label of these classes."""
-    if len(labels) == 0:
-        raise DataError("0 images are too few to fit on; give at least 2 of each class")
-    strange = int(((labels < 0) | (labels >= classes)).sum())
-    if strange > 0:
-        raise DataError(
-            f"{strange} of {len(labels)} images have no label of the {classes} classes that the "
-            f"encoder was trained on; fit on images with labels"
-        )
-
-
-def _moments(
-    embeddings: Float[Tensor, "views images dim"],
-    poses: Int[Tensor, " views"],
-    labels: Int[Tensor, " images"],
-    classes: int,
-) -> Moments:
-    """Return the moments of the views; a mirrored view belongs to the group of its turn."""
-    groups = poses.cpu()[:, None] * classes + labels
-    rows = embeddings.flatten(0, 1).cpu()  # in float64, which not every device has
-    return Moments.of(rows, groups.flatten(), (int(poses.max()) + 1) * classes)
-
-
-def names_of_groups(moments: Moments, classes: tuple[str, ...]) -> list[str]:
-    """Return what people call the groups."""
-    n_poses = len(moments.count) // len(classes)
-    turned = [f" turned by {90 * pose} degrees" if pose else "" for pose in range(n_poses)]
-    return [f"{name}{how}" for how in turned for name in classes]

@@ -1,4 +1,4 @@
-"""Which class an image is of: a linear classifier for each pose, on the encoder's features."""
+"""The linear probe: a linear classifier for each pose, on the encoder's features."""
 
 import warnings
 from dataclasses import dataclass
@@ -11,14 +11,16 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-STRENGTH = 100.0
-"""How little the weights are kept small: scikit-learn's C, for features of unit length."""
+from oddone.transforms import ViewSet
+
+INVERSE_REGULARISATION = 100.0
+"""The inverse of the regularisation: scikit-learn's C, for features of unit length."""
 STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class LinearProbe:
-    """Weights that turn the features of a view into how likely each class is, by its pose."""
+    """Weights from the features of a view to the logits of the classes, for each pose."""
 
     weight: Float[Tensor, "poses classes dim"]
     bias: Float[Tensor, "poses classes"]
@@ -26,13 +28,13 @@ class LinearProbe:
     @staticmethod
     def fit(
         features: Float[Tensor, "views images dim"],
-        poses: Int[Tensor, " views"],
+        views: ViewSet,
         labels: Int[Tensor, " images"],
         classes: int,
     ) -> "LinearProbe":
         """Return the logistic regressions of the labels on the features, one for each pose."""
-        n_poses = int(poses.max()) + 1
-        if classes == 1:  # which is always right
+        n_poses, poses = views.n_poses, torch.tensor(views.poses)
+        if classes == 1:  # there is nothing to tell apart
             return LinearProbe(torch.zeros(n_poses, 1, features.shape[2]), torch.zeros(n_poses, 1))
         weights, biases = [], []
         for pose in range(n_poses):
@@ -65,4 +67,4 @@ def _regression(
     with threadpool_limits(1), warnings.catch_warnings():
         # What the last steps would still change does not change a label.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return LogisticRegression(C=STRENGTH, max_iter=STEPS).fit(rows, labels)
+        return LogisticRegression(C=INVERSE_REGULARISATION, max_iter=STEPS).fit(rows, labels)

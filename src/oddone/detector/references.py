@@ -11,8 +11,8 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
+from oddone.data import ImageSet
 from oddone.errors import ArtifactError, SettingsError
-from oddone.rng import stream
 
 THUMBNAIL_PIXELS = 64
 JPEG_QUALITY = 90
@@ -39,6 +39,20 @@ class References:
     thumbnails: tuple[bytes, ...]
     """JPEG files."""
 
+    @staticmethod
+    def of(
+        embeddings: Float[Tensor, "references dim"],
+        source: ImageSet,
+        indices: Int[np.ndarray, " references"],
+    ) -> "References":
+        """Return the images of a set that have these indices and embeddings."""
+        return References(
+            embeddings.half().cpu(),
+            torch.from_numpy(source.labels[indices]),
+            tuple(source.paths[index] for index in indices),
+            tuple(as_thumbnail(source.images[index]) for index in indices),
+        )
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -60,20 +74,6 @@ class References:
         return Neighbour(int(self.labels[index]), self.paths[index], similarity, thumbnail)
 
 
-def choose_evenly(
-    labels: Int[np.ndarray, " images"], most: int, seed: int
-) -> Int64[np.ndarray, " chosen"]:
-    """Return the numbers of all images, or of so many at random, the classes in turn."""
-    if len(labels) <= most:
-        return np.arange(len(labels))
-    shuffled = torch.randperm(len(labels), generator=stream(seed, "references")).numpy()
-    turns = np.empty(len(labels), dtype=np.int64)  # which image of its class each is
-    for label in np.unique(labels):
-        members = shuffled[labels[shuffled] == label]
-        turns[members] = np.arange(len(members))
-    return np.sort(shuffled[np.argsort(turns[shuffled], kind="stable")[:most]])
-
-
 def as_thumbnail(image: UInt8[np.ndarray, "3 height width"]) -> bytes:
     """Return a picture as a small JPEG file."""
     picture = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
@@ -84,7 +84,7 @@ def as_thumbnail(image: UInt8[np.ndarray, "3 height width"]) -> bytes:
 
 
 def _pixels(thumbnail: bytes) -> UInt8[np.ndarray, "height width 3"]:
-    """Return a thumbnail as an array; it may be a stranger's, and then anything at all."""
+    """Return a thumbnail as an array; a file from somebody else may hold anything here."""
     try:
         # Image.open would look at the size itself, and of a gigantic picture merely warn.
         with JpegImageFile(io.BytesIO(thumbnail)) as picture:

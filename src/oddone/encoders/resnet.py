@@ -107,6 +107,15 @@ class ResNet(nn.Module):
         return maps.mean(dim=(2, 3))
 
 
+def resnet10(width: int = 32) -> ResNet:
+    """Return a ResNet of ten layers with 8 * width features, which two CPU cores can train.
+
+    It has one block in each of four stages. The stem halves the image first, which makes
+    everything after it four times as fast.
+    """
+    return ResNet((1, 1, 1, 1), BasicBlock, width=width, stem="stride2")
+
+
 def resnet18(stem: Stem = "small") -> ResNet:
     """Return a ResNet-18 with 512 features."""
     return ResNet((2, 2, 2, 2), BasicBlock, stem=stem)

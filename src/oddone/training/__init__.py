@@ -1,22 +1,18 @@
-"""From a labelled source to a trained encoder."""
+"""From a labelled source to a trained network."""
 
-from oddone.training.encoder_file import TrainedNetwork, load_network
-from oddone.training.held_out import Split, split
-from oddone.training.loop import Outcome, Report, train
+from oddone.training.batches import HeldOutSplit, split_held_out
+from oddone.training.loop import Outcome, StepReport, train_network
 from oddone.training.run_directory import RunDirectory
-from oddone.training.settings import BatchSettings, ModelSettings, OptimiserSettings, TrainSettings
+from oddone.training.settings import BatchSettings, OptimiserSettings, TrainSettings
 
 __all__ = [
     "BatchSettings",
-    "ModelSettings",
+    "HeldOutSplit",
     "OptimiserSettings",
     "Outcome",
-    "Report",
     "RunDirectory",
-    "Split",
+    "StepReport",
     "TrainSettings",
-    "TrainedNetwork",
-    "load_network",
-    "split",
-    "train",
+    "split_held_out",
+    "train_network",
 ]

@@ -1,18 +1,18 @@
 """Which images a step sees, in which poses and views. All of it follows from seed and step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from oddone.data import ImageSet
+from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
-from oddone.training.held_out import split
-from oddone.training.objective import Rows
+from oddone.training.objective import NO_CLASS, Rows
 from oddone.training.settings import TrainSettings
 from oddone.transforms import POSES, CroppedViews, colour, crop_views, rotate
 
@@ -24,9 +24,30 @@ class TrainBatch(NamedTuple):
     rows: Rows
 
 
-def coloured(views: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
+def colour_views(views: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
     """Return the views as the network sees them, in the layout that convolutions like."""
     return colour(views).contiguous(memory_format=torch.channels_last)
+
+
+class HeldOutSplit(NamedTuple):
+    """The indices of a source's images, ascending."""
+
+    training: Int64[np.ndarray, " training"]
+    held_out: Int64[np.ndarray, " held_out"]
+
+
+def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
+    """Return which images are trained on, and which `settings.held_out` keeps aside.
+
+    Of every class the same share, rounded down, is kept aside: normal, labelled images that are
+    new to the encoder, to calibrate a detector with.
+    """
+    shuffled = torch.randperm(len(source), generator=stream(settings.seed, "held out")).numpy()
+    aside = np.zeros(len(source), dtype=bool)
+    for label in np.unique(source.labels):
+        members = shuffled[source.labels[shuffled] == label]
+        aside[members[: int(settings.held_out * len(members))]] = True
+    return HeldOutSplit(np.flatnonzero(~aside), np.flatnonzero(aside))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +59,8 @@ class Batches:
 
     @cached_property
     def members(self) -> Int[np.ndarray, " training"]:
-        """The numbers of the images that are trained on."""
-        return split(self.source, self.settings).training
+        """The indices of the images that are trained on."""
+        return split_held_out(self.source, self.settings).training
 
     @property
     def images_per_step(self) -> int:
@@ -68,7 +89,7 @@ class Batches:
         )
 
     def _views(self, step: int, poses: Int[Tensor, " rows"]) -> CroppedViews:
-        """Return the views of a step: turned, then cropped, each row its own way."""
+        """Return the views of a step: rotated, then cropped, each row its own way."""
         pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
         posed = len(poses) // self.settings.views
         sources = pixels.to(poses.device).repeat(posed // len(pixels), 1, 1, 1)
@@ -94,6 +115,81 @@ class Batches:
             return torch.arange(POSES).repeat_interleave(images)
         generator = stream(self.settings.seed, "poses", step)
         return torch.randint(POSES, (images,), generator=generator)
+
+
+@dataclass(frozen=True, eq=False)
+class ExposedBatches:
+    """The batches of outlier exposure (Hendrycks, Mazeika and Dietterich, ICLR 2019).
+
+    Every step sees as many outliers as normal images, or all there are.
+    """
+
+    normal: Batches
+    outliers: Batches
+
+    @staticmethod
+    def build(source: ImageSet, outliers: ImageSet, settings: TrainSettings) -> "ExposedBatches":
+        """Return batches whose outliers are posed and augmented alike, by streams of their own."""
+        normal = Batches(source, settings)
+        as_many = replace(settings.batch, images=max(2, normal.images_per_step))
+        own_seed = stream(settings.seed, "outliers").initial_seed()
+        of_no_class = replace(
+            outliers, labels=np.full(len(outliers), NO_CLASS, dtype=np.int64), classes=()
+        )
+        alike = replace(settings, batch=as_many, seed=own_seed, held_out=0.0)
+        return ExposedBatches(normal, Batches(of_no_class, alike))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many steps show every normal image once."""
+        return self.normal.steps_per_epoch
+
+    def make(self, step: int, device: torch.device) -> TrainBatch:
+        """Return the batch of a step: one batch, so that batch norm cannot tell the two apart."""
+        normal, outliers = self.normal.make(step, device), self.outliers.make(step, device)
+        labels, poses, parents = (
+            torch.cat(facts) for facts in zip(normal.rows, outliers.rows, strict=True)
+        )
+        first = len(normal.rows.labels)
+        parents[first:] += first  # no outlier has a normal parent
+        # Every other row first: as many outliers then are in either half (see two_threads.py).
+        order = torch.arange(len(labels), device=device)
+        order = torch.cat([order[::2], order[1::2]])
+        views = (normal.views + outliers.views).take(order)
+        return TrainBatch(views, Rows(labels[order], poses[order], parents[order]))
+
+
+def check_source(source: ImageSet, settings: TrainSettings) -> None:
+    """Raise a `DataError` unless the images and labels can be trained on."""
+    if len(source) < 2:
+        raise DataError(f"{len(source)} images are too few to train on; give at least 2")
+    needs_labels = settings.objective != "simclr"
+    if needs_labels and (source.labels < 0).any():
+        raise DataError(
+            f"{int((source.labels < 0).sum())} of {len(source)} images have no label, and "
+            f"{settings.objective} needs one each; sort them into one folder per class, or train "
+            f"with --objective simclr"
+        )
+    height, width = source.images.shape[2:]
+    if height != width:
+        raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
+
+
+def check_outliers(outliers: ImageSet, source: ImageSet, settings: TrainSettings) -> None:
+    """Raise an error unless the outliers can be trained on beside the source."""
+    if settings.objective != "cross-entropy":
+        raise SettingsError(
+            f"outliers are shown to a classifier alone, and objective={settings.objective!r}; "
+            f"choose objective='cross-entropy', or give no outliers"
+        )
+    if len(outliers) == 0:
+        raise DataError("there are no images among the outliers; give at least 1")
+    (height, width), size = outliers.images.shape[2:], source.images.shape[-1]
+    if (height, width) != (size, size):
+        raise DataError(
+            f"the outliers have {height} x {width} pixels and the training images {size} x {size}, "
+            f"which would give them away; load both with size={size}"
+        )
 
 
 @lru_cache(maxsize=2)

@@ -20,7 +20,7 @@ KEPT = 2
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainProgress:
     """How far a run has come."""
 
     step: int = 0
@@ -30,7 +30,7 @@ class Progress:
 
 
 def save_checkpoint(
-    folder: Path, network: nn.Module, optimiser: torch.optim.SGD, progress: Progress
+    folder: Path, network: nn.Module, optimiser: torch.optim.SGD, progress: TrainProgress
 ) -> Path:
     """Write a checkpoint and delete all but the last two."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
@@ -51,12 +51,12 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 @torch.no_grad()
-def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> Progress:
+def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> TrainProgress:
     """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
     tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
+            progress = TrainProgress(**json.loads(file.metadata()["progress"]))
             for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
                 tensors[name] = file.get_tensor(name)
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:

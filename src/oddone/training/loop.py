@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,30 +13,34 @@ from torch import nn
 
 from oddone.data import ImageSet
 from oddone.device import choose_device
-from oddone.encoders import Encoded, build_encoder
+from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
 from oddone.errors import DivergedError
 from oddone.losses import count_unpaired
 from oddone.rng import stream
-from oddone.training.batches import Batches, coloured
+from oddone.training.batches import (
+    Batches,
+    ExposedBatches,
+    TrainBatch,
+    check_outliers,
+    check_source,
+    colour_views,
+)
 from oddone.training.checkpoint import (
-    Progress,
+    TrainProgress,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
 )
-from oddone.training.encoder_file import TrainedNetwork, save_network
-from oddone.training.fine_tuning import start_from
-from oddone.training.objective import Network, Rows, loss_of
-from oddone.training.outliers import ExposedBatches
+from oddone.training.initialise import initial_network
+from oddone.training.objective import Rows, loss_of
+from oddone.training.optim import build_optimiser, learning_rate
 from oddone.training.run_directory import RunDirectory
-from oddone.training.schedule import learning_rate
 from oddone.training.settings import TrainSettings
-from oddone.training.trainable import check_outliers, check_source
 from oddone.training.two_threads import TwoThreadNetwork
 from oddone.transforms import CroppedViews
 
 
-class Report(NamedTuple):
+class StepReport(NamedTuple):
     """What a person may want to see after a step."""
 
     step: int
@@ -46,7 +50,7 @@ class Report(NamedTuple):
     terms: dict[str, float]
     learning_rate: float
     unpaired: float
-    """The share of rows that have nobody to attract in some term."""
+    """The share of rows that have no positive in some term of the loss."""
     rows: int
     seconds: float
     """How long the run has trained, interruptions left out."""
@@ -56,37 +60,73 @@ class Outcome(NamedTuple):
     """How a run ended."""
 
     finished: bool
+    """Whether the run has its full length."""
+    stopped: bool
+    """Whether `stop()` was true, be it after the last step."""
     step: int
     seconds: float
 
 
-def train(  # noqa: PLR0913  (all but three are choices with a default)
+def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     source: ImageSet,
     settings: TrainSettings,
     run: RunDirectory,
     *,
-    body: nn.Module | None = None,
+    encoder: nn.Module | None = None,
     start: TrainedNetwork | None = None,
     outliers: ImageSet | None = None,
-    watch: Callable[[Report], None] = lambda _: None,
+    watch: Callable[[StepReport], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Train until the run's length is reached or `stop()` says so; go on from its last checkpoint.
+    """Train until the run's length is reached or `stop()` is true; resume at the last checkpoint.
 
-    After every step `watch` gets a `Report`. A finished run leaves `encoder.safetensors`. A `body`
-    of your own, from images to features, takes the place of the encoder that the settings name.
+    A finished run leaves `encoder.safetensors` in its directory.
 
-    A new run begins with the encoder of `start`; to go on, it needs that no more. `outliers` are
-    images of no class that a classifier learns to be undecided about; to go on, give them again.
+    Parameters
+    ----------
+    source
+        The labelled images to train on.
+    settings
+        How to train; `oddone.presets` has complete ones.
+    run
+        The directory of the run, new or begun before.
+    encoder
+        A module of your own, from images to features, instead of the one that the settings name.
+    start
+        A trained network to fine-tune. To resume, it is not needed again.
+    outliers
+        Images of no class, for outlier exposure. To resume, give them again.
+    watch
+        Called after every step.
+    stop
+        Asked after every step.
+
     """
     check_source(source, settings)
     if outliers is not None:
         check_outliers(outliers, source, settings)
-    trainer = _Trainer.start(source, settings, run, body, start=start, outliers=outliers)
-    finished = trainer.run_steps(watch, stop)
+    network = initial_network(source, settings, encoder=encoder, start=start)
+    batches = (
+        Batches(source, settings)
+        if outliers is None
+        else ExposedBatches.build(source, outliers, settings)
+    )
+    trainer = _Trainer.resume(network, batches, settings, run)
+    if start is not None and trainer.step == 0:
+        trainer.save()  # to resume from, without `start`
+    stopped = trainer.run_steps(watch, stop)
+    finished = trainer.share >= 1
     if finished:
-        save_network(run.encoder, trainer.network, settings, source)
-    return Outcome(finished, trainer.step, trainer.seconds)
+        trained = TrainedNetwork(
+            network,
+            settings.model,
+            settings.rotations,
+            source.classes,
+            source.images.shape[-1],
+            source.fingerprint,
+        )
+        save_network(run.encoder_path, trained)
+    return Outcome(finished, stopped, trainer.step, trainer.seconds)
 
 
 @dataclass
@@ -104,42 +144,27 @@ class _Trainer:
     seconds: float
 
     @staticmethod
-    def start(
-        source: ImageSet,
+    def resume(
+        network: Network,
+        batches: Batches | ExposedBatches,
         settings: TrainSettings,
         run: RunDirectory,
-        body: nn.Module | None = None,
-        *,
-        start: TrainedNetwork | None = None,
-        outliers: ImageSet | None = None,
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
         device = choose_device(settings.device)
-        network = build_network(source, settings, body, start=start).to(device)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        wish = settings.optimiser
-        optimiser = torch.optim.SGD(
-            network.parameters(),
-            lr=wish.learning_rate,
-            momentum=wish.momentum,
-            nesterov=wish.nesterov,
-            weight_decay=wish.weight_decay,
-            fused=True,  # one pass over the weights instead of one for every operation
-        )
+        network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimiser = build_optimiser(network, settings.optimiser)
         scaler = torch.amp.GradScaler(device.type, enabled=_autocast(settings, device) == "float16")
         newest = newest_checkpoint(run.checkpoints)
-        progress = Progress() if newest is None else load_checkpoint(newest, network, optimiser)
+        progress = (
+            TrainProgress() if newest is None else load_checkpoint(newest, network, optimiser)
+        )
         run.forget_history_after(progress.step)
         if scaler.is_enabled() and newest is not None:
             scaler.load_state_dict({**scaler.state_dict(), "scale": progress.loss_scale})
         if settings.compile:
             network.compile()
-        batches = (
-            Batches(source, settings)
-            if outliers is None
-            else ExposedBatches.of(source, outliers, settings)
-        )
-        trainer = _Trainer(
+        return _Trainer(
             settings,
             run,
             batches,
@@ -150,55 +175,42 @@ class _Trainer:
             progress.step,
             progress.seconds,
         )
-        if start is not None and newest is None:
-            trainer.save()  # to go on from, without `start`
-        return trainer
 
-    def run_steps(self, watch: Callable[[Report], None], stop: Callable[[], bool]) -> bool:
-        """Train to the end, or until told to stop; say whether the end was reached."""
+    def run_steps(self, watch: Callable[[StepReport], None], stop: Callable[[], bool]) -> bool:
+        """Train to the end, or until told to stop; return whether it was told to."""
         before, began = self.seconds, time.monotonic()
-        saved_at = began
-        with self.stepping() as one_step:
-            while self.share < 1:
-                report = one_step()
+        saved_at, stopped = began, False
+        self.network.train()
+        with self._worker_threads() as workers:
+            steps = _Steps(self, workers)
+            while self.share < 1 and not stopped:
+                report = steps.next()
                 self.seconds = before + time.monotonic() - began
                 self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
                 watch(report)
-                if stop():
-                    break
+                stopped = stop()
                 if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
                     self.save()
                     saved_at = time.monotonic()
         self.save()
-        return self.share >= 1
+        return stopped
 
     @contextmanager
-    def stepping(self) -> Iterator[Callable[[], Report]]:
-        """Yield what trains for one step when it is called."""
-        self.network.train()
-        halves, threads = self.settings.batch.halves, torch.get_num_threads()
+    def _worker_threads(self) -> Iterator[ThreadPoolExecutor]:
+        """Yield threads that make batches and, with two of them, take a half of the rows each.
+
+        Torch's own threads are shared out among them meanwhile.
+        """
+        threads, in_two = torch.get_num_threads(), self.settings.batch.two_threads
         # One core, or a GPU, does one thing after the other: two threads would be in its way.
-        n_workers = min(2, threads) if halves and self.device.type == "cpu" else 1
-        each = threads // n_workers if halves else 1
+        n_workers = min(2, threads) if in_two and self.device.type == "cpu" else 1
+        threads_each = threads // n_workers if in_two else 1
         with ThreadPoolExecutor(
-            n_workers, initializer=torch.set_num_threads, initargs=(each,)
+            n_workers, initializer=torch.set_num_threads, initargs=(threads_each,)
         ) as workers:
-            torch.set_num_threads(each if halves else threads)
-            in_halves = TwoThreadNetwork(self.network, self.encode, workers) if halves else None
-            coming = workers.submit(self.batches.make, self.step, self.device)
-
-            def one_step() -> Report:
-                nonlocal coming
-                views, rows = coming.result()
-                encoded = (
-                    in_halves(*views.halves()) if in_halves else self.encode(self.network, views)
-                )
-                # Made by a worker while the loss is found.
-                coming = workers.submit(self.batches.make, self.step + 1, self.device)
-                return self.learn(encoded, rows)
-
+            torch.set_num_threads(threads_each if in_two else threads)
             try:
-                yield one_step
+                yield workers
             finally:
                 torch.set_num_threads(threads)
 
@@ -214,12 +226,12 @@ class _Trainer:
 
     def encode(self, network: Network, views: CroppedViews) -> Encoded:
         """Return what the network, or its twin, makes of the views."""
-        images = coloured(views)
+        images = colour_views(views)
         with self._autocast():
             encoded: Encoded = network(images)
         return encoded
 
-    def learn(self, encoded: Encoded, rows: Rows) -> Report:
+    def learn(self, encoded: Encoded, rows: Rows) -> StepReport:
         """Take one step against the gradient of the loss."""
         rate = learning_rate(self.settings.optimiser, self.share)
         for group in self.optimiser.param_groups:
@@ -234,13 +246,13 @@ class _Trainer:
         self.step += 1
         terms = {name: term.item() for name, term in loss.terms.items()}
         unpaired = _unpaired_share(rows, self.settings)
-        return Report(
+        return StepReport(
             self.step, self.share, total, terms, rate, unpaired, len(rows.labels), self.seconds
         )
 
     def save(self) -> None:
         """Write a checkpoint."""
-        progress = Progress(self.step, self.seconds, self.scaler.get_scale())
+        progress = TrainProgress(self.step, self.seconds, self.scaler.get_scale())
         save_checkpoint(self.run.checkpoints, self.network, self.optimiser, progress)
 
     def check_finite(self, loss: float, rate: float) -> None:
@@ -261,30 +273,32 @@ class _Trainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, name))
 
 
-def build_network(
-    source: ImageSet,
-    settings: TrainSettings,
-    body: nn.Module | None = None,
-    *,
-    start: TrainedNetwork | None = None,
-) -> Network:
-    """Return a new network with weights that follow from the seed (a given body keeps its own).
+class _Steps:
+    """The steps of a trainer. A worker makes the next batch while the loss is computed."""
 
-    With `start`, its encoder has the weights of that one's.
-    """
-    model, image_size = settings.model, source.images.shape[-1]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(settings.seed, "weights").initial_seed())
-        encoder = build_encoder(
-            model.encoder if body is None else body,
-            image_size=image_size,
-            head_hidden=model.head_hidden,
-            head_dim=model.head_dim,
+    def __init__(self, trainer: _Trainer, workers: ThreadPoolExecutor) -> None:
+        self.trainer = trainer
+        self.workers = workers
+        self.two_threads = (
+            TwoThreadNetwork(trainer.network, trainer.encode, workers)
+            if trainer.settings.batch.two_threads
+            else None
         )
-        network = Network(encoder, max(1, len(source.classes)), settings)
-    if start is not None:
-        start_from(start, network, model=model, image_size=image_size)
-    return network
+        self.next_batch = self._make_batch(trainer.step)
+
+    def next(self) -> StepReport:
+        """Train for one step."""
+        views, rows = self.next_batch.result()
+        encoded = (
+            self.trainer.encode(self.trainer.network, views)
+            if self.two_threads is None
+            else self.two_threads(*views.halves())
+        )
+        self.next_batch = self._make_batch(self.trainer.step + 1)
+        return self.trainer.learn(encoded, rows)
+
+    def _make_batch(self, step: int) -> Future[TrainBatch]:
+        return self.workers.submit(self.trainer.batches.make, step, self.trainer.device)
 
 
 def _autocast(settings: TrainSettings, device: torch.device) -> str | None:

@@ -4,17 +4,16 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from oddone.encoders import Encoded, Encoder
+from oddone.encoders import Encoded, Network
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
 from oddone.losses.masks import joint
 from oddone.training.settings import TrainSettings
-from oddone.transforms import POSES
 
 POSE_WEIGHT = 0.5
-"""The weight of predicting the turn beside cross-entropy (Hendrycks et al., 2019)."""
+"""The weight of predicting the pose beside cross-entropy (Hendrycks et al., 2019)."""
 
 NO_CLASS = -1
 """The label of an outlier, as of every image without a label."""
@@ -34,22 +33,6 @@ class Loss(NamedTuple):
 
     total: Float[Tensor, ""]
     terms: dict[str, Tensor]
-
-
-class Network(nn.Module):
-    """The encoder and, where the loss has a cross-entropy, linear layers for class and turn."""
-
-    def __init__(self, encoder: Encoder, classes: int, settings: TrainSettings) -> None:
-        super().__init__()
-        self.encoder = encoder
-        dim = encoder.feature_dim
-        self.classifier = nn.Linear(dim, classes) if settings.has_classifier else None
-        names_poses = settings.has_classifier and settings.rotations == "task"
-        self.pose_classifier = nn.Linear(dim, POSES) if names_poses else None
-
-    def forward(self, images: Tensor) -> Encoded:
-        encoded: Encoded = self.encoder(images)
-        return encoded
 
 
 def loss_of(
@@ -95,23 +78,23 @@ def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor
 
 
 def _cross_entropies(network: Network, features: Tensor, rows: Rows) -> dict[str, Tensor]:
-    """Return the terms of what the linear layers say; only normal rows are asked for their turn."""
-    assert network.classifier is not None  # noqa: S101  (Network made one for this objective)
+    """Return the terms of the classifiers; only normal rows have a pose to predict."""
+    assert network.classifier is not None  # noqa: S101  (there is one for this objective)
     features = features.float()
     logits = network.classifier(features)
     outlying = rows.labels == NO_CLASS
     terms = {"class": cross_entropy(logits, rows.labels, ignore_index=NO_CLASS)}
     if network.pose_classifier is not None:
         poses = rows.poses.masked_fill(outlying, NO_CLASS)
-        turned = network.pose_classifier(features)
-        terms["pose"] = cross_entropy(turned, poses, ignore_index=NO_CLASS)
+        pose_logits = network.pose_classifier(features)
+        terms["pose"] = cross_entropy(pose_logits, poses, ignore_index=NO_CLASS)
     if outlying.any():
         terms["outliers"] = uniform_cross_entropy(logits[outlying])
     return terms
 
 
 def _weighted(terms: dict[str, Tensor], settings: TrainSettings) -> Loss:
-    """Return the weighted sum of the terms; where it is but one, the total says it all."""
+    """Return the weighted sum of the terms; of a single term, only the total."""
     weights = {
         "class": 1.0,
         "pose": POSE_WEIGHT,

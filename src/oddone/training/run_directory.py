@@ -5,7 +5,7 @@
 - history.jsonl: one line per step
 - checkpoints/: the last two, to go on from
 - encoder.safetensors: the finished encoder with its settings
-- detector.oddone: the calibrated detector, all that is needed to judge images
+- detector.oddone: the calibrated detector, all that is needed to score images
 """
 
 import json
@@ -26,8 +26,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self.encoder = path / "encoder.safetensors"
-        self.detector = path / "detector.oddone"
+        self.encoder_path = path / "encoder.safetensors"
+        self.detector_path = path / "detector.oddone"
         self._history = path / "history.jsonl"
 
     @staticmethod

@@ -4,34 +4,13 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from oddone.device import DeviceName
+from oddone.encoders import ModelSettings
 from oddone.errors import SettingsError
 from oddone.losses import MCLSettings
-from oddone.transforms import POSES, AugmentSettings
+from oddone.transforms import POSES, AugmentSettings, Rotations
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
-Rotations = Literal["task", "augmentation", "none"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """Which network is trained."""
-
-    encoder: str = "resnet34"
-    """A name of oddone.encoders."""
-    image_size: int | None = None
-    """Height and width of the images it sees; by default those of the data."""
-    head_hidden: int = 2048
-    head_dim: int = 128
-
-    def __post_init__(self) -> None:
-        if self.image_size is not None and self.image_size < 8:
-            raise SettingsError(f"model.image_size={self.image_size}: choose at least 8 pixels")
-        if self.head_hidden < 1 or self.head_dim < 1:
-            raise SettingsError(
-                f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "
-                f"both must be at least 1"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +20,9 @@ class BatchSettings:
     images: int = 256
     """Source images a step."""
     poses_per_image: Literal[1, 4] = 4
-    """Whether a batch holds all four turns of each image, as in the paper, or one at random."""
-    halves: bool = False
-    """Whether the network takes the rows in two halves, by two threads at once: faster for small
+    """Whether a batch holds all four poses of each image, as in the paper, or one at random."""
+    two_threads: bool = False
+    """Whether two threads take half of the rows each through the network: faster for small
     networks on a CPU. Batch norm then sees one half at a time."""
 
     def __post_init__(self) -> None:
@@ -51,8 +30,8 @@ class BatchSettings:
             raise SettingsError(f"batch.images={self.images}: a contrast needs at least 2 images")
         if self.poses_per_image not in {1, POSES}:
             raise SettingsError(
-                f"batch.poses_per_image={self.poses_per_image}: choose 4 (every turn of each "
-                f"image) or 1 (one turn at random)"
+                f"batch.poses_per_image={self.poses_per_image}: choose 4 (every pose of each "
+                f"image) or 1 (one pose at random)"
             )
 
 
@@ -100,7 +79,7 @@ class TrainSettings:
     objective: Objective = "mcl"
     """The loss: MCL, SupCLR, SimCLR, cross-entropy on a linear classifier, or that with SimCLR."""
     rotations: Rotations = "task"
-    """Quarter turns as the auxiliary task, as plain augmentation (the paper's DA), or none."""
+    """Quarter rotations as the auxiliary task, as augmentation (the paper's DA), or none."""
     loss: MCLSettings = field(default_factory=MCLSettings)
     """MCL's settings; the other contrastive losses use its temperature."""
     simclr_weight: float = 0.1
@@ -141,9 +120,9 @@ class TrainSettings:
             raise SettingsError(
                 f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
             )
-        if self.compile and self.batch.halves:
+        if self.compile and self.batch.two_threads:
             raise SettingsError(
-                "compile and batch.halves cannot go together; set batch.halves=False"
+                "compile and batch.two_threads cannot go together; set batch.two_threads=False"
             )
         if self.checkpoint_seconds < 0:
             raise SettingsError(
@@ -164,7 +143,7 @@ class TrainSettings:
 
     @property
     def has_classifier(self) -> bool:
-        """Whether a linear layer that names the class is trained along with the encoder."""
+        """Whether a linear classifier is trained along with the encoder."""
         return self.objective in {"cross-entropy", "joint"}
 
     @property

@@ -16,12 +16,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from oddone.encoders import Encoded
-from oddone.training.objective import Network
+from oddone.encoders import Encoded, Network
 
 
 class TwoThreadNetwork:
-    """A network that takes rows in two halves, at once."""
+    """A network through which two threads take half of the rows each."""
 
     def __init__(
         self, network: Network, encode: Callable[[Network, Any], Encoded], workers: Executor
@@ -67,18 +66,18 @@ class _BothThreads(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, _anchor: Tensor, parts: tuple[Any, Any], halves: TwoThreadNetwork
+        ctx: Any, _anchor: Tensor, parts: tuple[Any, Any], both: TwoThreadNetwork
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        ctx.halves = halves
-        ctx.encoded = list(halves.workers.map(halves.encode, halves.networks, parts))
+        ctx.both = both
+        ctx.encoded = list(both.workers.map(both.encode, both.networks, parts))
         features, embeddings = zip(*ctx.encoded, strict=True)
         return torch.cat(features), torch.cat(embeddings)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[None, None, None]:
-        ctx.halves.backward(ctx.encoded, upstream)
+        ctx.both.backward(ctx.encoded, upstream)
         return None, None, None
 
 

@@ -1,28 +1,24 @@
-"""Poses: quarter turns, mirrors of the source image, and the view sets of inference.
+"""Poses: quarter rotations, mirrors of the source image, and the view sets of inference.
 
-A pose counts quarter turns counter-clockwise, 0 to 3. A mirror is always the horizontal flip of
-the *source* image, which for an image that is already turned is the flip that commutes with its
-pose: left to right for poses 0 and 2, upside down for poses 1 and 3.
+A pose counts quarter rotations counter-clockwise, 0 to 3. A mirror is always the horizontal flip
+of the *source* image. For an image that is already rotated, that is the flip that commutes with
+its pose: left to right for poses 0 and 2, upside down for poses 1 and 3.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from oddone.errors import DataError
+from oddone.errors import DataError, SettingsError
 
 POSES = 4
 
-
-class Views(NamedTuple):
-    """Copies of the same images in several poses."""
-
-    images: Shaped[Tensor, "views images 3 height width"]
-    poses: Int[Tensor, " views"]
-    """The pose that each view is measured in; a mirrored view's is that of its rotation."""
+Rotations = Literal["task", "augmentation", "none"]
+"""What rotations are in training: an auxiliary task, plain augmentation (the paper's DA), or
+nothing."""
 
 
 class Flips(NamedTuple):
@@ -37,22 +33,22 @@ class Flips(NamedTuple):
 def rotate(
     images: Shaped[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"]
 ) -> Shaped[Tensor, "rows 3 height width"]:
-    """Return each image turned counter-clockwise by as many quarters as its pose says, exactly."""
+    """Return each image rotated counter-clockwise by as many quarters as its pose says."""
     check_poses(poses, len(images))
     if (poses % 2 == 1).any():
         _check_square(images)
-    turned = images.clone()
+    rotated = images.clone()
     for pose in range(1, POSES):
         members = (poses == pose).to(images.device).nonzero()[:, 0]
-        if len(members) > 0:  # none at all would still have to have the shape of a turned image
-            turned.index_copy_(0, members, images.index_select(0, members).rot90(pose, (2, 3)))
-    return turned
+        if len(members) > 0:  # none would still need the shape of a rotated image
+            rotated.index_copy_(0, members, images.index_select(0, members).rot90(pose, (2, 3)))
+    return rotated
 
 
 def mirror(
     images: Float[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"]
 ) -> Float[Tensor, "rows 3 height width"]:
-    """Return what turning the mirrored source images would have given."""
+    """Return what rotating the mirrored source images would have given."""
     check_poses(poses, len(images))
     return flip(images, source_flips(torch.ones_like(poses, dtype=torch.bool), poses))
 
@@ -87,27 +83,65 @@ def flip(
     return flipped
 
 
-def one_view(images: Shaped[Tensor, "images 3 height width"]) -> Views:
-    """Return the images as they are, as one set of views in pose 0."""
-    return Views(images[None], torch.zeros(1, dtype=torch.long, device=images.device))
+@dataclass(frozen=True)
+class ViewSet:
+    """Which views of an image are looked at: some poses, each mirrored or not.
+
+    Called with images, it makes the views. The first view is always the image as it is.
+    """
+
+    name: str
+    poses: tuple[int, ...]
+    """The pose of each view; a mirrored view's is that of its rotation."""
+    mirrored: tuple[bool, ...]
+    """Whether each view shows the mirrored image."""
+
+    def __post_init__(self) -> None:
+        complete = len(self.poses) == len(self.mirrored) > 0
+        upright_first = complete and (self.poses[0], self.mirrored[0]) == (0, False)
+        if not upright_first or set(self.poses) != set(range(self.n_poses)) or self.n_poses > POSES:
+            raise SettingsError(
+                f"views {self.name!r} with poses={self.poses} and mirrored={self.mirrored}: give "
+                f"both for each view, the image as it is first (pose 0, not mirrored), and poses "
+                f"from 0 to at most {POSES - 1} without gaps"
+            )
+
+    def __len__(self) -> int:
+        return len(self.poses)
+
+    @property
+    def n_poses(self) -> int:
+        """How many different poses there are."""
+        return max(self.poses) + 1
+
+    def __call__(
+        self, images: Shaped[Tensor, "images 3 height width"]
+    ) -> Shaped[Tensor, "views images 3 height width"]:
+        """Return the views of the images. Pixels are moved, not changed: floats or bytes."""
+        if len(self) == 1:
+            return images[None]
+        if any(pose % 2 for pose in self.poses):
+            _check_square(images)
+        flipped = images.flip(3) if any(self.mirrored) else images
+        return torch.stack(
+            [
+                (flipped if mirrored else images).rot90(pose, dims=(2, 3))
+                for pose, mirrored in zip(self.poses, self.mirrored, strict=True)
+            ]
+        )
 
 
-def rotations(images: Shaped[Tensor, "images 3 height width"]) -> Views:
-    """Return the images in each of the four poses."""
-    return Views(torch.stack(_all_rotations(images)), torch.arange(POSES, device=images.device))
+one_view = ViewSet("one_view", (0,), (False,))
+"""The image as it is."""
+rotations = ViewSet("rotations", tuple(range(POSES)), (False,) * POSES)
+"""The image in each of the four poses: 4-way SEI."""
+rotations_and_mirrors = ViewSet(
+    "rotations_and_mirrors", 2 * tuple(range(POSES)), (False,) * POSES + (True,) * POSES
+)
+"""The image in each of the four poses, then the mirrored image in each of them: 8-way SEI."""
 
-
-def rotations_and_mirrors(images: Shaped[Tensor, "images 3 height width"]) -> Views:
-    """Return the images in each of the four poses, then the mirrored images in each of them."""
-    poses = torch.arange(POSES, device=images.device).repeat(2)
-    return Views(torch.stack([*_all_rotations(images), *_all_rotations(images.flip(3))]), poses)
-
-
-MakeViews = Callable[[Shaped[Tensor, "images 3 height width"]], Views]
-"""Moves pixels and changes none: they may be floats or bytes."""
-
-VIEW_SETS: dict[str, MakeViews] = {
-    make.__name__: make for make in (one_view, rotations, rotations_and_mirrors)
+VIEW_SETS: dict[str, ViewSet] = {
+    views.name: views for views in (one_view, rotations, rotations_and_mirrors)
 }
 
 
@@ -122,7 +156,7 @@ def check_poses(poses: Tensor, rows: int) -> None:
     if len(outside) > 0:
         raise DataError(
             f"poses holds {int(outside[0])}, which is not one of 0 to {POSES - 1}; "
-            f"count quarter turns"
+            f"count quarter rotations"
         )
 
 
@@ -130,13 +164,6 @@ def _check_square(images: Tensor) -> None:
     height, width = images.shape[2:]
     if height != width:
         raise DataError(
-            f"images of {height} x {width} pixels cannot be turned by a quarter and keep their "
+            f"images of {height} x {width} pixels cannot be rotated by a quarter and keep their "
             f"shape; crop or resize them to a square, or use poses 0 and 2 only"
         )
-
-
-def _all_rotations(
-    images: Shaped[Tensor, "images 3 height width"],
-) -> list[Shaped[Tensor, "images 3 height width"]]:
-    _check_square(images)
-    return [images.rot90(pose, dims=(2, 3)) for pose in range(POSES)]

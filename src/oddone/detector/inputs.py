@@ -1,0 +1,74 @@
+"""What people have at hand, a path, a PIL image, an array, becomes a batch of images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from oddone.data.decode import BrokenImageError, central_square, decode, to_rgb, without_warnings
+from oddone.errors import DataError
+
+OneImage: TypeAlias = str | Path | Image.Image | np.ndarray
+"""A file, a PIL image, or an array of [height, width, 3] or grey [height, width]; of any size."""
+Images: TypeAlias = Tensor | OneImage | Sequence[OneImage]
+"""One image, several, or a batch: [images, 3, size, size] of the network's size."""
+
+
+def to_batch(images: Images, size: int) -> Tensor:
+    """Return the images as a batch; what is not one already is resized as in training.
+
+    A batch, a tensor or array of [images, 3, size, size], is returned as it is.
+    """
+    if isinstance(images, Tensor):
+        return images
+    if isinstance(images, np.ndarray) and images.ndim == 4:
+        return _batch_of_array(images, size)
+    several = [images] if isinstance(images, str | Path | Image.Image | np.ndarray) else images
+    resized = [_resized(image, size) for image in several]
+    return torch.from_numpy(np.stack(resized)) if resized else torch.empty(0, 3, size, size)
+
+
+def _batch_of_array(images: np.ndarray, size: int) -> Tensor:
+    channels_last = images.shape[3] == 3 and images.shape[1] != 3
+    if channels_last:
+        return to_batch(list(images), size)
+    try:
+        return torch.from_numpy(np.require(images, requirements=("C", "W")))
+    except (TypeError, ValueError) as error:  # no numbers, or none that torch knows
+        raise DataError(f"images are {images.dtype}; pass uint8, or floats from 0 to 1") from error
+
+
+def _resized(image: OneImage, size: int) -> np.ndarray:
+    if isinstance(image, str | Path):
+        return _decoded(Path(image), size)
+    picture = _picture(image) if isinstance(image, np.ndarray) else to_rgb(image)
+    return np.asarray(central_square(picture, size)).transpose(2, 0, 1)
+
+
+def _decoded(path: Path, size: int) -> np.ndarray:
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; score all of its images with detector.score(folder)")
+    try:
+        with without_warnings():
+            return decode(path, size)
+    except BrokenImageError as error:
+        raise DataError(f"{path} cannot be read as an image: {error}; name another") from error
+
+
+def _picture(pixels: np.ndarray) -> Image.Image:
+    """Return an array as a PIL image in RGB."""
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise DataError(
+            f"an image has shape {pixels.shape}; pass [height, width, 3], or grey [height, width]"
+        )
+    if pixels.dtype.kind == "f" and pixels.size and pixels.min() >= 0 and pixels.max() <= 1:
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    if pixels.dtype != np.uint8 or 0 in pixels.shape:
+        raise DataError(
+            f"an image is {pixels.dtype} of shape {pixels.shape}; pass uint8, or floats from 0 to 1"
+        )
+    return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))

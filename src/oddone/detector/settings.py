@@ -1,0 +1,51 @@
+"""How a detector is fitted to a trained network."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from oddone.density import Shrinkage
+from oddone.detector.view_embedder import Space
+from oddone.encoders import TrainedNetwork
+from oddone.errors import SettingsError
+from oddone.fusion import Fuse, harmonic
+from oddone.transforms import ViewSet, one_view, rotations_and_mirrors
+
+Classifier = Literal["linear", "nearest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorSettings:
+    """Which views a detector looks at, where it compares them, and how it fuses them."""
+
+    views: ViewSet = rotations_and_mirrors
+    """The views of an image: by default the paper's 8-way SEI."""
+    fuse: Fuse = harmonic
+    """How the distances of the views become one; a function of `oddone.fusion`."""
+    space: Space = "head"
+    """Where distances are measured: "head" is the paper's choice."""
+    shrinkage: Shrinkage = "oas"
+    """How far covariances are moved towards the identity: "oas", or a share (the paper: 0)."""
+    tied: bool = False
+    """Whether all Gaussians share one covariance."""
+    classifier: Classifier = "linear"
+    """What gives the label: a linear probe on the features, or the nearest class as in the paper.
+    The probe is more often right (docs/decisions/0008-labels-by-a-linear-probe.md)."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (("space", get_args(Space)), ("classifier", get_args(Classifier))):
+            if getattr(self, name) not in choices:
+                raise SettingsError(
+                    f"{name}={getattr(self, name)!r}: choose {' or '.join(map(repr, choices))}"
+                )
+
+    @staticmethod
+    def suited_to(trained: TrainedNetwork) -> "DetectorSettings":
+        """Return settings for what a network was trained to do.
+
+        Poses help only where it has learned to tell them apart. A network with a classifier tells
+        classes apart by its features.
+        """
+        return DetectorSettings(
+            views=rotations_and_mirrors if trained.rotations == "task" else one_view,
+            space="head" if trained.network.classifier is None else "features",
+        )

@@ -1,0 +1,85 @@
+"""Encoders by name: functions from an image size to a module that turns images into features."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from oddone.encoders.resnet import Stem, resnet10, resnet18, resnet34, resnet50
+from oddone.errors import SettingsError
+
+LARGEST_FOR_SMALL_STEM = 64
+
+
+def stem_for(image_size: int) -> Stem:
+    """Return the stem for images of so many pixels: "small" up to 64, "large" above."""
+    return "small" if image_size <= LARGEST_FOR_SMALL_STEM else "large"
+
+
+ENCODERS: dict[str, Callable[[int], nn.Module]] = {
+    "resnet18": lambda image_size: resnet18(stem_for(image_size)),
+    "resnet34": lambda image_size: resnet34(stem_for(image_size)),
+    "resnet50": lambda image_size: resnet50(stem_for(image_size)),
+    "resnet10-w32": lambda _image_size: resnet10(32),
+    "resnet10-w16": lambda _image_size: resnet10(16),
+}
+"""From an image size to an encoder. Its weights come from torch's global generator."""
+
+
+def build_encoder(name: str, image_size: int) -> nn.Module:
+    """Return a new encoder of that name, made for images of that size."""
+    if name not in ENCODERS:
+        nearest = get_close_matches(name.lower(), ENCODERS, n=1, cutoff=0.5)
+        suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise SettingsError(
+            f"there is no encoder {name!r}; {suggestion}choose one of {', '.join(ENCODERS)}, "
+            f"or pass an nn.Module of your own"
+        )
+    return ENCODERS[name](image_size)
+
+
+class FeatureShape(NamedTuple):
+    """What the features of an encoder are."""
+
+    dim: int
+    dtype: torch.dtype
+
+
+def feature_shape_of(encoder: nn.Module, image_size: int) -> FeatureShape:
+    """Return how many features an encoder makes of an image, by running it once on zeros.
+
+    It must map [rows, 3, image_size, image_size] to [rows, features]. Its modes and statistics
+    stay as they are.
+    """
+    if image_size < 1:
+        raise SettingsError(f"image_size={image_size}: choose at least 1 pixel")
+    features = _features_of_zeros(encoder, image_size)
+    return FeatureShape(features.shape[1], features.dtype)
+
+
+def _features_of_zeros(encoder: nn.Module, image_size: int) -> Tensor:
+    """Return the features of two black images; the encoder's modes stay as they are."""
+    like = next(encoder.parameters(), torch.empty(0))
+    zeros = torch.zeros(2, 3, image_size, image_size, dtype=like.dtype, device=like.device)
+    modes = {module: module.training for module in encoder.modules()}
+    encoder.eval()
+    try:
+        with torch.no_grad():
+            features = encoder(zeros)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        given = (
+            f"shape {list(features.shape)}"
+            if isinstance(features, Tensor)
+            else f"type {type(features).__name__}"
+        )
+        raise SettingsError(
+            f"the encoder {type(encoder).__name__} turns images of shape {list(zeros.shape)} into "
+            f"an output of {given}, but features must be [rows, dim], here [2, dim]; "
+            f"pool and flatten what it returns"
+        )
+    return features

@@ -1,0 +1,131 @@
+"""The network that is trained: an encoder, SimCLR's projection head, and perhaps classifiers."""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from oddone.encoders.by_name import build_encoder, feature_shape_of
+from oddone.errors import SettingsError
+from oddone.transforms import POSES, Rotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Which network is trained."""
+
+    encoder_name: str = "resnet34"
+    """One of `oddone.encoders.ENCODERS`."""
+    image_size: int | None = None
+    """Height and width of the images it sees; by default those of the data."""
+    head_hidden: int = 2048
+    head_dim: int = 128
+
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 8:
+            raise SettingsError(f"model.image_size={self.image_size}: choose at least 8 pixels")
+        if self.head_hidden < 1 or self.head_dim < 1:
+            raise SettingsError(
+                f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "
+                f"both must be at least 1"
+            )
+
+
+class Encoded(NamedTuple):
+    """What a network makes of images."""
+
+    features: Float[Tensor, "rows feature_dim"]
+    """The output of the encoder."""
+    embeddings: Float[Tensor, "rows dim"]
+    """The output of the head, of any length: the losses normalise it."""
+
+
+class Network(nn.Module):
+    """An encoder with a projection head and, for losses with a cross-entropy, classifiers."""
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        head: nn.Sequential,
+        classifier: nn.Linear | None = None,
+        pose_classifier: nn.Linear | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.classifier = classifier
+        self.pose_classifier = pose_classifier
+
+    @property
+    def feature_dim(self) -> int:
+        """How many numbers the encoder makes of an image."""
+        first = self.head[0]
+        assert isinstance(first, nn.Linear)  # noqa: S101  (projection_head made it)
+        return first.in_features
+
+    def forward(self, images: Float[Tensor, "rows 3 height width"]) -> Encoded:
+        features: Tensor = self.encoder(images)
+        return Encoded(features, self.head(features))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """A network after training, in evaluation mode, and what it was trained on."""
+
+    network: Network
+    model: ModelSettings
+    rotations: Rotations
+    """What rotations were to it in training: with "task" it can tell poses apart."""
+    classes: tuple[str, ...]
+    image_size: int
+    data_fingerprint: str
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def to(self, device: torch.device | str) -> "TrainedNetwork":
+        """Return a copy on another device; on the same device, the network itself."""
+        if self.device == torch.device(device):
+            return self
+        return replace(self, network=copy.deepcopy(self.network).to(device))
+
+
+def build_network(
+    encoder: str | nn.Module,
+    model: ModelSettings,
+    image_size: int,
+    *,
+    n_classes: int | None = None,
+    predict_poses: bool = False,
+    device: str = "cpu",
+) -> Network:
+    """Return a network on an encoder, named or the user's own, with a new head.
+
+    With `n_classes` it has a classifier, with `predict_poses` one of poses too. New weights come
+    from torch's global generator.
+    """
+    if isinstance(encoder, str):
+        with torch.device(device):
+            encoder = build_encoder(encoder, image_size)
+    dim, dtype = feature_shape_of(encoder, image_size)
+    with torch.device(device):
+        return Network(
+            encoder,
+            projection_head(dim, model.head_hidden, model.head_dim).to(dtype),
+            None if n_classes is None else nn.Linear(dim, n_classes),
+            nn.Linear(dim, POSES) if predict_poses else None,
+        )
+
+
+def projection_head(feature_dim: int, hidden: int, dim: int) -> nn.Sequential:
+    """Return SimCLR's head: two linear layers with a ReLU between them and no batch norm."""
+    for name, number in (("feature_dim", feature_dim), ("head_hidden", hidden), ("head_dim", dim)):
+        if number < 1:
+            raise SettingsError(f"{name}={number}: choose at least 1")
+    return nn.Sequential(
+        nn.Linear(feature_dim, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, dim)
+    )

@@ -1,0 +1,152 @@
+"""A trained network in one file: weights and JSON, nothing that could run."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from oddone import __version__
+from oddone.encoders.network import ModelSettings, Network, TrainedNetwork, build_network
+from oddone.errors import ArtifactError, SettingsError
+from oddone.files import write_tensors
+from oddone.tensor_file import TensorFile
+from oddone.transforms import Rotations
+
+KIND = "encoder"
+FORMAT = 2
+LARGEST_IMAGE_SIZE = 4096
+"""Images are resized to the size that a file names, so it must not be any number."""
+LARGEST_LAYER = 2**30
+"""The weights between two such layers are still as many as 64 bits can count."""
+
+
+def save_network(path: Path, trained: TrainedNetwork) -> None:
+    """Write a network with its architecture, its classes and its image size."""
+    header = {"kind": KIND, "format": FORMAT, "oddone": __version__, **network_header(trained)}
+    write_tensors(path, trained.network.state_dict(), header)
+
+
+def load_network(path: Path, *, encoder: nn.Module | None = None) -> TrainedNetwork:
+    """Return the network in a file that `save_network` wrote, on the CPU.
+
+    One that was trained with an `encoder` of your own needs such an encoder again.
+    """
+    file = TensorFile.read(path)
+    kind = file.entry("kind", str) if "kind" in file.header else None
+    if kind is not None and kind != KIND:
+        raise ArtifactError(
+            f"{path} is a {kind}, not an encoder; the network in it is "
+            f"Detector.load(path).embedder.trained"
+        )
+    if kind is None or file.entry("format", int) != FORMAT:
+        raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
+    return rebuild_network(file, file.tensors, encoder=encoder)
+
+
+def network_header(trained: TrainedNetwork) -> dict[str, Any]:
+    """Return what a file must say of a network, beside its weights, for `rebuild_network`."""
+    return {
+        "model": asdict(trained.model),
+        "rotations": trained.rotations,
+        "classes": trained.classes,
+        "image_size": trained.image_size,
+        "data_fingerprint": trained.data_fingerprint,
+    }
+
+
+def rebuild_network(
+    file: TensorFile, weights: Mapping[str, Tensor], *, encoder: nn.Module | None = None
+) -> TrainedNetwork:
+    """Return the network that a file describes, on the CPU.
+
+    It takes no memory until it is given the weights, and those must fit it. So no number in the
+    file can ask for more memory than the file itself.
+    """
+    classes = file.texts("classes")
+    image_size = file.entry("image_size", int)
+    if not 1 <= image_size <= LARGEST_IMAGE_SIZE:
+        raise file.inconsistent(f"image_size={image_size} is not in 1..{LARGEST_IMAGE_SIZE}")
+    rotations = file.entry("rotations", str)
+    if rotations not in get_args(Rotations):
+        raise file.inconsistent(f"rotations is {rotations!r}")
+    model = _model(file)
+    try:
+        network = build_network(
+            model.encoder_name if encoder is None else encoder,
+            model,
+            image_size,
+            n_classes=max(1, len(classes)) if "classifier.weight" in weights else None,
+            predict_poses="pose_classifier.weight" in weights,
+            device="meta",
+        )
+    except SettingsError as error:
+        raise ArtifactError(f"the network in {file.path} cannot be rebuilt: {error}") from error
+    _load_weights(file, network, weights, model, own=encoder is not None)
+    network.to("cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return TrainedNetwork(
+        network.eval(),
+        model,
+        cast("Rotations", rotations),
+        classes,
+        image_size,
+        file.entry("data_fingerprint", str),
+    )
+
+
+def mismatched_weights(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:
+    """Return the names of weights that are missing, superfluous, or of another shape or dtype."""
+    wanted, there = (
+        {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+        for tensors in (expected, weights)
+    )
+    return sorted(
+        name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name)
+    )
+
+
+def _model(file: TensorFile) -> ModelSettings:
+    entries = file.entry("model", dict)
+    try:
+        model = ModelSettings(**entries)
+    except (SettingsError, TypeError) as error:
+        raise file.inconsistent(f"its settings are wrong ({error})") from error
+    if max(model.head_hidden, model.head_dim) > LARGEST_LAYER:
+        raise file.inconsistent(f"its settings are wrong ({model})")
+    return model
+
+
+def _load_weights(
+    file: TensorFile,
+    network: Network,
+    weights: Mapping[str, Tensor],
+    model: ModelSettings,
+    *,
+    own: bool,
+) -> None:
+    """Put the weights into a network that has none yet."""
+    wrong = mismatched_weights(network.state_dict(), weights)
+    if wrong:
+        into, hint = (
+            (f"your {type(network.encoder).__name__}", "; pass the encoder that was trained")
+            if own
+            else (f"the encoder {model.encoder_name!r}", "; one of your own is passed as encoder=")
+        )
+        raise ArtifactError(
+            f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
+            f"{wrong[0]!r}){hint}"
+        )
+    network.load_state_dict(_tied_as_in(network, weights), assign=True)
+
+
+def _tied_as_in(network: Network, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights, as one parameter where the network has one under several names."""
+    old = network.state_dict(keep_vars=True)
+    new = {
+        parameter: nn.Parameter(weights[name], requires_grad=parameter.requires_grad)
+        for name, parameter in old.items()
+        if isinstance(parameter, nn.Parameter)
+    }
+    return {name: new.get(tensor, weights[name]) for name, tensor in old.items()}

@@ -1,0 +1,65 @@
+"""The weights that a run begins with: drawn by its seed, or those of another network."""
+
+import torch
+from torch import nn
+
+from oddone.data import ImageSet
+from oddone.encoders import ModelSettings, Network, TrainedNetwork, build_network
+from oddone.encoders.network_file import mismatched_weights
+from oddone.errors import DataError, SettingsError
+from oddone.rng import stream
+from oddone.training.settings import TrainSettings
+
+
+def initial_network(
+    source: ImageSet,
+    settings: TrainSettings,
+    *,
+    encoder: nn.Module | None = None,
+    start: TrainedNetwork | None = None,
+) -> Network:
+    """Return a new network with weights that follow from the seed.
+
+    An `encoder` of the user's own keeps its weights. With `start`, encoder and head have the
+    weights of that network.
+    """
+    model, image_size = settings.model, source.images.shape[-1]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream(settings.seed, "weights").initial_seed())
+        network = build_network(
+            model.encoder_name if encoder is None else encoder,
+            model,
+            image_size,
+            n_classes=max(1, len(source.classes)) if settings.has_classifier else None,
+            predict_poses=settings.has_classifier and settings.rotations == "task",
+        )
+    if start is not None:
+        _copy_weights(start, network, model, image_size)
+    return network
+
+
+def _copy_weights(
+    start: TrainedNetwork, network: Network, model: ModelSettings, image_size: int
+) -> None:
+    """Copy encoder and head of a trained network into one that has yet to learn."""
+    if start.image_size != image_size:
+        raise DataError(
+            f"the network to start from was trained on images of {start.image_size} x "
+            f"{start.image_size} pixels and these have {image_size} x {image_size}; set "
+            f"model.image_size={start.image_size}"
+        )
+    for name in ("encoder", "head"):
+        weights, target = getattr(start.network, name).state_dict(), getattr(network, name)
+        different = mismatched_weights(target.state_dict(), weights)
+        if different:
+            raise SettingsError(
+                f"the network to start from is {_describe(start.model)} and this run trains "
+                f"{_describe(model)} ({len(different)} weights of the {name} differ, such as "
+                f"{different[0]!r}); choose the same model.encoder_name (or encoder), "
+                f"model.head_hidden and model.head_dim"
+            )
+        target.load_state_dict(weights)
+
+
+def _describe(model: ModelSettings) -> str:
+    return f"{model.encoder_name} with a head of {model.head_hidden} and {model.head_dim}"
