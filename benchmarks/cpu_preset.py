@@ -20,9 +20,10 @@ import oddone
 from measure import write_record
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.fusion import average, harmonic, nearest, view_weighted
 from oddone.presets import cpu
-from oddone.training import Report, RunDirectory, TrainedNetwork, load_network, split, train
+from oddone.training import RunDirectory, StepReport, split_held_out, train_network
 from oddone.transforms import one_view, rotations, rotations_and_mirrors
 
 MOST_ODD = 10_000  # images of an OOD set, the first ones
@@ -40,7 +41,7 @@ def main(folder: str, ind: str, *oods: str) -> None:
         (rotations, (harmonic,)),
         (rotations_and_mirrors, (average, nearest, view_weighted, harmonic)),
     ):
-        indices = split(source, trained.settings).training
+        indices = split_held_out(source, trained.settings).training
         detector = Detector.fit(trained, source, indices=indices, views=views)
         measured = {name: detector._measured(images) for name, images in odd.items()}
         measured_test = detector._measured(test.images)
@@ -83,13 +84,13 @@ def trained_network(
     exists = (folder / "settings.toml").exists()
     run = RunDirectory.open(folder) if exists else RunDirectory.create(folder, cpu(), {})
 
-    def watch(report: Report) -> None:
+    def watch(report: StepReport) -> None:
         if report.step % 100 == 0:
             print(f"step {report.step} {report.share:.0%} loss {report.loss:.3f}", flush=True)
 
-    if not run.encoder.exists():
-        train(source, run.settings, run, watch=watch)
-    return load_network(run.encoder), list(run.history())
+    if not run.encoder_path.exists():
+        train_network(source, run.settings, run, watch=watch)
+    return load_network(run.encoder_path), list(run.history())
 
 
 def without_folder(source: str) -> str:

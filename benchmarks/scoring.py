@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 
 from measure import compare, print_comparisons, seconds_of, write_record
+from oddone.api import fit_run
 from oddone.data import load
-from oddone.detector import Detector, detector_of_run
+from oddone.detector import Detector
 from oddone.device import keep_freed_memory
 from oddone.presets import smoke
-from oddone.training import RunDirectory, train
+from oddone.training import RunDirectory, train_network
 
 ENCODERS = {"resnet10-w16": 512, "resnet10-w32": 512, "resnet18": 64}  # and how many images
 ROUNDS = 15
@@ -45,8 +46,8 @@ def made_with(encoder: str) -> Detector:
     model = replace(settings.model, encoder=encoder, head_hidden=512, head_dim=128)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "run", replace(settings, model=model), {})
-        train(source, run.settings, run)
-        return detector_of_run(run, source)
+        train_network(source, run.settings, run)
+        return fit_run(run, source)
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from measure import compare, print_comparisons, print_profile, profile_of, secon
 from oddone.data import load
 from oddone.device import keep_freed_memory
 from oddone.presets import cpu
-from oddone.training.batches import coloured
+from oddone.training.batches import colour_views
 from oddone.training.loop import _Trainer
 from oddone.training.run_directory import RunDirectory
 
@@ -80,7 +80,7 @@ def measure(trainer: _Trainer, effort: Effort) -> tuple[list[dict[str, object]],
 
     Several steps are timed in a row, so that the batch that is made ahead is paid for by a step.
     """
-    ready = coloured(trainer.batches.make(0, trainer.device).views)
+    ready = colour_views(trainer.batches.make(0, trainer.device).views)
     trainer.network.train()
 
     threads = torch.get_num_threads()

@@ -27,6 +27,6 @@ def tiny_settings(**changes: object) -> TrainSettings:
     settings = replace(
         settings,
         batch=replace(settings.batch, images=12),
-        model=replace(settings.model, encoder="resnet10-w16", head_hidden=16, head_dim=8),
+        model=replace(settings.model, encoder_name="resnet10-w16", head_hidden=16, head_dim=8),
     )
     return replace(settings, **changes)  # type: ignore[arg-type]

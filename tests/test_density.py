@@ -170,21 +170,22 @@ def test_distances_far_from_the_origin_keep_their_digits() -> None:
 
 def test_the_gradient_of_distances_is_right() -> None:
     embeddings, groups = clouds(rows=30)
-    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 3))
+    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 3), n_poses=3)
     poses = torch.arange(30) % 3
     inputs = embeddings.requires_grad_()
     assert torch.autograd.gradcheck(gaussians.distances, inputs)
-    assert torch.autograd.gradcheck(lambda z: gaussians.pose_distances(z, poses, 3), inputs)
+    assert torch.autograd.gradcheck(lambda z: gaussians.pose_distances(z, poses), inputs)
 
 
 def test_a_row_is_measured_by_the_gaussians_of_its_own_pose() -> None:
     embeddings, groups = clouds(rows=120, groups=6)
-    gaussians = Gaussians.fit(Moments.of(embeddings, groups, 6))
+    moments = Moments.of(embeddings, groups, 6)
+    gaussians = Gaussians.fit(moments, n_poses=3)
     poses = torch.arange(120) % 3  # 3 poses of 2 classes
     everything = gaussians.distances(embeddings).reshape(120, 3, 2)
     expected = everything[torch.arange(120), poses]
-    torch.testing.assert_close(gaussians.pose_distances(embeddings, poses, 3), expected)
-    one_pose = gaussians.pose_distances(embeddings, torch.zeros_like(poses), 1)
+    torch.testing.assert_close(gaussians.pose_distances(embeddings, poses), expected)
+    one_pose = Gaussians.fit(moments).pose_distances(embeddings, torch.zeros_like(poses))
     torch.testing.assert_close(one_pose, everything.reshape(120, 6))
 
 
@@ -293,8 +294,8 @@ def test_gaussians_refuse_what_they_cannot_measure() -> None:
     with pytest.raises(DataError, match=r"embeddings of 2 dimensions.*Gaussians of 4"):
         gaussians.distances(embeddings[:, :2])
     with pytest.raises(SettingsError, match="n_poses=2 does not divide the 3 groups"):
-        gaussians.pose_distances(embeddings, poses, 2)
+        Gaussians.fit(moments, n_poses=2)
     with pytest.raises(DataError, match="poses holds 3"):
-        gaussians.pose_distances(embeddings, poses + 3, 3)
+        gaussians.pose_distances(embeddings, poses + 3)
     with pytest.raises(SettingsError, match="2 names for 3 groups"):
         Gaussians.fit(moments, names=["a", "b"])

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import oracles
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
+from oddone.encoders import load_network
 from oddone.errors import DataError, DataWarning, SettingsError
 from oddone.evaluation import (
     Evaluation,
@@ -23,7 +24,7 @@ from oddone.evaluation import (
     labels_by_name,
     ood_metrics,
 )
-from oddone.training import RunDirectory, load_network, train
+from oddone.training import RunDirectory, train_network
 from runs import tiny_settings, tiny_source
 
 scores = st.lists(st.sampled_from([-1.5, 0.0, 0.1, 3.0]), min_size=1, max_size=30)
@@ -220,8 +221,8 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     """Return a detector for the 3 classes of `tiny_source`, calibrated."""
     source, settings = tiny_source(), tiny_settings()
     run = RunDirectory.create(tmp_path_factory.mktemp("tiny") / "run", settings, {})
-    train(source, settings, run)
-    fitted = Detector.fit(load_network(run.encoder), source)
+    train_network(source, settings, run)
+    fitted = Detector.fit(load_network(run.encoder_path), source)
     return fitted.calibrate(tiny_source(images=90, seed=1), false_alarms=0.2)
 
 

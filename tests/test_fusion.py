@@ -91,11 +91,12 @@ def test_the_nearest_class_is_the_label_and_its_distance_the_score() -> None:
     verdicts = decide(torch.tensor([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]))
     assert verdicts.scores.tolist() == [1, 4]
     assert verdicts.labels.tolist() == [1, 2]
-    assert not verdicts.anomalous.any()
+    assert verdicts.anomalous is None  # as there is no threshold
 
 
 def test_an_image_is_anomalous_above_the_threshold_and_not_at_it() -> None:
     verdicts = decide(torch.tensor([[3.0, 1.0], [2.0, 6.0], [4.0, 3.0]]), threshold=2.0)
+    assert verdicts.anomalous is not None
     assert verdicts.anomalous.tolist() == [False, False, True]
 
 

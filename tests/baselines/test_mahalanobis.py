@@ -12,9 +12,8 @@ from oddone.baselines import mahalanobis
 from oddone.baselines.mahalanobis import Layers, layer_features
 from oddone.data import ImageSet
 from oddone.detector import ViewEmbedder
-from oddone.encoders import small_resnet
+from oddone.encoders import TrainedNetwork, resnet10
 from oddone.errors import DataError, SettingsError
-from oddone.training import TrainedNetwork
 from oddone.transforms import one_view
 from runs import tiny_source
 
@@ -25,7 +24,7 @@ def resnet() -> TrainedNetwork:
     """Return a random network of four stages."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        body = small_resnet(2)
+        body = resnet10(2)
     return trained_with(body, size=16, classes=tiny_source().classes)
 
 

@@ -7,8 +7,8 @@ from torch import nn
 from toys import SIZE, normal, odd, quadrants, sighted, trained_with
 
 from oddone.baselines import msp, odin
+from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
-from oddone.training import TrainedNetwork
 
 MAGNITUDES = (0.0, 0.0014, 0.3)
 

@@ -7,7 +7,7 @@ from test_rotation import oracle
 from toys import LOUD, normal, odd, quadrants, sighted, trained_with
 
 from oddone.baselines import rotation, rotation_sei
-from oddone.training import TrainedNetwork
+from oddone.encoders import TrainedNetwork
 from oddone.transforms import MakeViews, rotations, rotations_and_mirrors
 
 

@@ -1,20 +1,19 @@
 """Networks that see what a person can say, and images on which every method must be right.
 
-The body measures how bright each quadrant is in each colour. A class is a colour; an upright
+The encoder measures how bright each quadrant is in each colour. A class is a colour; an upright
 image is bright at its upper left.
 """
-
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from oddone.data import ImageSet
-from oddone.encoders import Encoder, projection_head
-from oddone.training import TrainedNetwork, TrainSettings
-from oddone.training.objective import Network
-from runs import tiny_settings
+from oddone.data.arrays import image_set
+from oddone.encoders import ModelSettings, TrainedNetwork, build_network
+from oddone.scoring import Scorer, score_images
+from oddone.transforms import Rotations
+from oddone.verdicts import Verdicts
 
 SIZE = 8
 COLOURS = ("red", "green", "blue")
@@ -22,22 +21,30 @@ LOUD = 20.0
 
 
 def quadrants() -> nn.Module:
-    """Return a body with 12 features: colour by colour, the brightness of the four quadrants."""
+    """Return an encoder with 12 features: by colour, the brightness of the four quadrants."""
     return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
 def trained_with(
-    body: nn.Module, *, size: int = SIZE, classes: tuple[str, ...] = COLOURS, **changes: object
+    encoder: nn.Module,
+    *,
+    size: int = SIZE,
+    classes: tuple[str, ...] = COLOURS,
+    classifier: bool = True,
+    rotations: Rotations = "task",
 ) -> TrainedNetwork:
-    """Return a network with this body and random layers on top, in evaluation mode."""
-    settings: TrainSettings = replace(
-        tiny_settings(), objective="cross-entropy", rotations="task", **changes
-    )  # type: ignore[arg-type]
+    """Return a network with this encoder and random layers on top, in evaluation mode."""
+    model = ModelSettings(head_hidden=4, head_dim=3)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        dim = body(torch.zeros(2, 3, size, size)).shape[1]
-        network = Network(Encoder(body, projection_head(dim, 4, 3)), len(classes), settings)
-    return TrainedNetwork(network.eval(), settings, classes, size, "none")
+        network = build_network(
+            encoder,
+            model,
+            size,
+            n_classes=len(classes) if classifier else None,
+            predict_poses=classifier and rotations == "task",
+        )
+    return TrainedNetwork(network.eval(), model, rotations, classes, size, "none")
 
 
 def sighted() -> TrainedNetwork:
@@ -79,3 +86,8 @@ def features(trained: TrainedNetwork, images: np.ndarray) -> Tensor:
     with torch.no_grad():
         rows: Tensor = trained.network(torch.from_numpy(images).float() / 255).features
     return rows.double()
+
+
+def score(scorer: Scorer, images: np.ndarray) -> Verdicts:
+    """Return the verdicts on an array of images."""
+    return score_images(scorer, image_set(images, None, (), "toys"))

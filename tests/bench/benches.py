@@ -7,7 +7,8 @@ from typing import NamedTuple
 from oddone.bench import TABLES, Bench, Record, Scale, Sets, sample
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
-from oddone.training import Outcome, RunDirectory, TrainedNetwork, TrainSettings, train
+from oddone.encoders import TrainedNetwork
+from oddone.training import Outcome, RunDirectory, TrainSettings, train_network
 from runs import tiny_settings, tiny_source
 
 TRAINING = 60  # nearest neighbours ask for 50
@@ -16,7 +17,7 @@ TRAINING = 60  # nearest neighbours ask for 50
 def toy_scale(steps: int = 2) -> Scale:
     """Return a scale in which every network has so many steps."""
     settings = tiny_settings(steps=steps, checkpoint_seconds=60.0)
-    return Scale("toy", "a toy", settings, settings, settings, settings.model.encoder)
+    return Scale("toy", "a toy", settings, settings, settings, settings.model.encoder_name)
 
 
 def toy_sets(*oods: str, outliers: bool = True) -> Sets:
@@ -60,7 +61,9 @@ class Counting:
     ) -> Outcome:
         self.trained.append(run.path)
         stop = self.networks is not None and len(self.trained) > self.networks
-        return train(source, settings, run, start=start, outliers=outliers, stop=lambda: stop)
+        return train_network(
+            source, settings, run, start=start, outliers=outliers, stop=lambda: stop
+        )
 
 
 class Toys(NamedTuple):

@@ -8,8 +8,9 @@ from oddone.bench.distances import VIEWS, Look, Ways, distances_of
 from oddone.bench.scoring import Baseline, Distance, judge_all
 from oddone.bench.tables import MSP
 from oddone.detector import Detector, Space
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.fusion import Fuse, average, harmonic, nearest
-from oddone.training import RunDirectory, TrainedNetwork, load_network, train
+from oddone.training import RunDirectory, train_network
 from oddone.transforms import rotations_and_mirrors
 from runs import tiny_settings
 
@@ -22,8 +23,8 @@ def unseen(_done: int, _total: int, _what: str) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedNetwork:
     settings = tiny_settings(steps=2)
     run = RunDirectory.create(tmp_path_factory.mktemp("run") / "run", settings, {})
-    train(known(60, seed=0), settings, run)
-    return load_network(run.encoder)
+    train_network(known(60, seed=0), settings, run)
+    return load_network(run.encoder_path)
 
 
 @pytest.mark.parametrize("ways", [1, 4])

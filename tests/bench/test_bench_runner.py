@@ -10,8 +10,8 @@ from benches import Counting, Toys, known, odd, toy_bench, toy_record, toy_scale
 
 from oddone.bench import TABLES, Bench, Sets, Stopped, Table, recipes, sample
 from oddone.bench.recipes import Plan, plan
+from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
-from oddone.training import load_network
 
 ALL_TABLES = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 

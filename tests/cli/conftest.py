@@ -9,7 +9,8 @@ import pytest
 
 from oddone.cli import main
 from oddone.detector import Detector
-from oddone.training import RunDirectory, load_network, train
+from oddone.encoders import load_network
+from oddone.training import RunDirectory, train_network
 from runs import tiny_settings, tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -37,8 +38,8 @@ def uncalibrated(tmp_path_factory: pytest.TempPathFactory) -> Detector:
     """Return a detector for the 3 classes of `tiny_source`, of 16 x 16 pixels, barely trained."""
     source, settings = tiny_source(images=192), tiny_settings()
     run = RunDirectory.create(tmp_path_factory.mktemp("tiny") / "run", settings, {})
-    train(source, settings, run)
-    return Detector.fit(load_network(run.encoder), source, indices=np.arange(96))
+    train_network(source, settings, run)
+    return Detector.fit(load_network(run.encoder_path), source, indices=np.arange(96))
 
 
 @pytest.fixture(scope="session")

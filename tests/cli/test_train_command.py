@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from oddone.training import load_network
+from oddone.encoders import load_network
 
 ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
 SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]

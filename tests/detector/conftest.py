@@ -7,8 +7,9 @@ from detectors import FITTED, HELD_OUT
 
 from oddone.data import ImageSet
 from oddone.detector import Detector
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import DataWarning, SettingsWarning
-from oddone.training import RunDirectory, TrainedNetwork, load_network, train
+from oddone.training import RunDirectory, train_network
 from runs import tiny_settings, tiny_source
 
 
@@ -25,13 +26,13 @@ def run(source: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> RunDirect
     run = RunDirectory.create(tmp_path_factory.mktemp("tiny") / "run", settings, {"seed": 3})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingsWarning)
-        train(source, settings, run)
+        train_network(source, settings, run)
     return run
 
 
 @pytest.fixture(scope="session")
 def trained(run: RunDirectory) -> TrainedNetwork:
-    return load_network(run.encoder)
+    return load_network(run.encoder_path)
 
 
 @pytest.fixture(scope="session")

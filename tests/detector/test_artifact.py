@@ -20,10 +20,11 @@ from oddone import __version__
 from oddone.data import ImageSet
 from oddone.detector import Detector, Explanation, Names, Space
 from oddone.detector.artifact import FORMAT, _digest
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import ArtifactError, SettingsError
 from oddone.fusion import FUSIONS, harmonic, nearest
-from oddone.training import RunDirectory, TrainedNetwork, load_network
-from oddone.training.loop import build_network
+from oddone.training import RunDirectory
+from oddone.training.initialise import initial_network
 from oddone.transforms import MakeViews, Views, one_view, rotations, rotations_and_mirrors
 from runs import tiny_settings
 
@@ -71,7 +72,7 @@ def test_a_detector_comes_back_as_it_was(detector: Detector, file: Path, source:
     assert loaded.threshold == detector.threshold
     assert loaded.provenance == {"command": "oddone train tiny", "steps": [6, 1.5]}
     assert loaded.references.paths == detector.references.paths
-    ours, theirs = loaded.encoder.trained, detector.encoder.trained
+    ours, theirs = loaded.encoder.trained, detector.embedder.trained
     assert ours.settings == theirs.settings
     assert ours.classes == ("class 0", "class 1", "class 2")
     assert (ours.image_size, ours.data_fingerprint) == (16, "tiny0")
@@ -117,7 +118,9 @@ def test_a_network_with_classifiers_comes_back(source: ImageSet, tmp_path: Path)
     detector.save(tmp_path / "a.oddone")
     loaded = Detector.load(tmp_path / "a.oddone").encoder.trained.network
     assert loaded.classifier is not None
-    assert torch.equal(loaded.classifier.weight, detector.encoder.trained.network.classifier.weight)
+    assert torch.equal(
+        loaded.classifier.weight, detector.embedder.trained.network.classifier.weight
+    )
 
 
 def test_a_loaded_detector_is_calibrated_and_saved_like_any_other(
@@ -244,7 +247,7 @@ def test_a_file_of_another_kind_is_told_as_such(
         with pytest.raises(ArtifactError, match="is a safetensors file, but not a detector"):
             Detector.load(path)
     with pytest.raises(ArtifactError, match="is an encoder, not a detector; .*Detector.fit"):
-        Detector.load(run.encoder)
+        Detector.load(run.encoder_path)
     with pytest.raises(ArtifactError, match="is a detector, not an encoder"):
         load_network(file)
 
@@ -359,7 +362,7 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("settings.loss", "mcl"), "loss='mcl': choose a table"),
         (with_entry("settings.augment.crop_scale", 3), "augment.crop_scale=3: choose a list of 2"),
         (with_entry("settings.objective", ["mcl"]), r"objective=\['mcl'\]: choose 'mcl' or"),
-        (with_entry("settings.batch.halves", 1), "batch.halves=1: choose true or false"),
+        (with_entry("settings.batch.two_threads", 1), "batch.two_threads=1: choose true or false"),
         (with_entry("settings.steps", None), "its settings are wrong .*exactly one"),
         (with_entry("settings.model.encoder", 5), "model.encoder=5: choose a string"),
         (with_entry("settings.model.encoder", "resnet99"), "there is no encoder 'resnet99'"),
@@ -468,7 +471,7 @@ class Body(nn.Module):
 def untrained(source: ImageSet, body: nn.Module | None = None, **changes: object) -> TrainedNetwork:
     """Return a network with the weights it begins with, which is trained enough for a file."""
     settings = tiny_settings(**changes)
-    network = build_network(source, settings, body).eval()
+    network = initial_network(source, settings, body).eval()
     return TrainedNetwork(network, settings, source.classes, 16, source.fingerprint)
 
 
@@ -477,13 +480,14 @@ def test_a_body_of_ones_own_is_passed_again(source: ImageSet, tmp_path: Path) ->
     detector = Detector.fit(untrained(source, Body()), source)
     path = tmp_path / "a.oddone"
     detector.save(path)
-    assert_same_verdicts(Detector.load(path, body=Body()), detector, source.images)
+    assert_same_verdicts(Detector.load(path, encoder=Body()), detector, source.images)
     with pytest.raises(
-        ArtifactError, match="do not fit the encoder 'resnet10-w16' .*body of your own, pass body="
+        ArtifactError,
+        match="do not fit the encoder 'resnet10-w16' .*body of your own, pass encoder=",
     ):
         Detector.load(path)
     with pytest.raises(ArtifactError, match=r"do not fit the body Body \(.*pass the body that was"):
-        Detector.load(path, body=Body(width=6))
+        Detector.load(path, encoder=Body(width=6))
 
 
 def test_a_body_with_tied_weights_comes_back_tied(source: ImageSet, tmp_path: Path) -> None:
@@ -495,7 +499,7 @@ def test_a_body_with_tied_weights_comes_back_tied(source: ImageSet, tmp_path: Pa
     torch.manual_seed(0)
     detector = Detector.fit(untrained(source, tied_body()), source)
     detector.save(tmp_path / "a.oddone")
-    loaded = Detector.load(tmp_path / "a.oddone", body=tied_body())
+    loaded = Detector.load(tmp_path / "a.oddone", encoder=tied_body())
     assert_same_verdicts(loaded, detector, source.images)
     body = loaded.encoder.trained.network.encoder.body
     assert body[1].weight is body[3].weight

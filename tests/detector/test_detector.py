@@ -13,9 +13,9 @@ from sklearn.covariance import OAS
 from oddone.data import ImageSet
 from oddone.density import Shrinkage
 from oddone.detector import Detector, Space
+from oddone.encoders import TrainedNetwork
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
-from oddone.training import TrainedNetwork
 from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
 from runs import tiny_settings
 
@@ -86,8 +86,8 @@ def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
 def fused_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, " classes"]:
     """Return the distance of an image to each class, view by view."""
     distances, gaussians = [], detector.gaussians
-    for view in VIEWS_OF[detector.encoder.views]:
-        embedding = embed_slowly(detector.encoder.trained, image, view, "head")
+    for view in VIEWS_OF[detector.embedder.views]:
+        embedding = embed_slowly(detector.embedder.trained, image, view, "head")
         of_pose = slice(view[1] * 3, view[1] * 3 + 3)
         mean = gaussians.mean[of_pose].double().numpy()
         whitening = gaussians.whitening[of_pose].double().numpy()
@@ -102,8 +102,8 @@ def named_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, "
     """Return the product of what the views say of each class, one after the other."""
     assert detector.probe is not None
     product = np.ones(3)
-    for view in VIEWS_OF[detector.encoder.views]:
-        features = embed_slowly(detector.encoder.trained, image, view, "features")
+    for view in VIEWS_OF[detector.embedder.views]:
+        features = embed_slowly(detector.embedder.trained, image, view, "features")
         logits = detector.probe.weight[view[1]].numpy() @ features
         odds = np.exp(logits + detector.probe.bias[view[1]].numpy())
         product *= odds / odds.sum()
@@ -174,7 +174,7 @@ def test_neither_batches_nor_their_order_matter(
         monkeypatch.setattr(
             "oddone.detector.view_embedder.PIXELS_AT_ONCE", images_at_once * pixels_of_an_image
         )
-        assert detector.encoder.images_at_once == images_at_once
+        assert detector.batch_size == images_at_once
         torch.testing.assert_close(detector(images).distances, whole.distances, rtol=1e-4, atol=0)
 
 
@@ -198,7 +198,7 @@ def test_a_network_in_batches_too_large_for_memory_sees_one_image_at_a_time(
     detector: Detector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 1)
-    assert detector.encoder.images_at_once == 1
+    assert detector.batch_size == 1
 
 
 def test_only_some_images_are_the_same_as_a_source_of_those(
@@ -224,7 +224,7 @@ def test_numbers_of_images_that_are_not_there_are_refused(
         (source.labels == 0, "only holds bool; pass the numbers"),
     ):
         with pytest.raises(SettingsError, match=message):
-            Detector.fit(detector.encoder.trained, source, indices=numbers)
+            Detector.fit(detector.embedder.trained, source, indices=numbers)
         with pytest.raises(SettingsError, match=message):
             detector.calibrate(source, indices=numbers)
 

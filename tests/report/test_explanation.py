@@ -49,7 +49,7 @@ def odd(detector: Detector, image: np.ndarray) -> Figure:
 
 
 def renamed(detector: Detector, classes: list[str]) -> Detector:
-    trained = replace(detector.encoder.trained, classes=tuple(classes))
+    trained = replace(detector.embedder.trained, classes=tuple(classes))
     return replace(detector, encoder=replace(detector.encoder, trained=trained))
 
 

@@ -92,7 +92,7 @@ def test_the_sample_holds_all_of_a_small_set_and_some_of_a_large_one(
 ) -> None:
     assert np.bincount(gathered.sample.labels + 1)[0] == 50
     assert (gathered.sample.labels >= 0).sum() == 50
-    upright = detector.encoder(detector.encoder.prepared(module.torch.from_numpy(known.images)))
+    upright = detector.encoder(detector.embedder.prepared(module.torch.from_numpy(known.images)))
     np.testing.assert_allclose(gathered.sample.embeddings[:50], upright.embeddings[0], atol=1e-5)
     monkeypatch.setattr(module, "MOST_IND_POINTS", 9)
     monkeypatch.setattr(module, "MOST_OOD_POINTS", 8)

@@ -7,7 +7,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from oddone.data import ImageSet
-from oddone.training import Report, RunDirectory, TrainedNetwork, TrainSettings, train
+from oddone.encoders import TrainedNetwork
+from oddone.training import RunDirectory, StepReport, TrainSettings, train_network
 
 
 def begun(path: Path, settings: TrainSettings) -> RunDirectory:
@@ -22,7 +23,7 @@ def losses(run: RunDirectory) -> list[tuple[int, float]]:
 
 def assert_same_weights(one: RunDirectory, other: RunDirectory) -> None:
     """Fail unless two finished runs have come to the same weights, bit for bit."""
-    ours, theirs = load_file(one.encoder), load_file(other.encoder)
+    ours, theirs = load_file(one.encoder_path), load_file(other.encoder_path)
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -32,21 +33,21 @@ def train_until(
     source: ImageSet,
     run: RunDirectory,
     *,
-    body: nn.Module | None = None,
+    encoder: nn.Module | None = None,
     start: TrainedNetwork | None = None,
     outliers: ImageSet | None = None,
 ) -> None:
     """Train a run until it is stopped, unfinished, after so many steps."""
-    seen: list[Report] = []
-    outcome = train(
+    seen: list[StepReport] = []
+    outcome = train_network(
         source,
         run.settings,
         run,
-        body=body,
+        encoder=encoder,
         start=start,
         outliers=outliers,
         watch=seen.append,
         stop=lambda: len(seen) == steps,
     )
-    assert outcome == (False, steps, outcome.seconds)
-    assert not run.encoder.exists()
+    assert outcome == (False, True, steps, outcome.seconds)
+    assert not run.encoder_path.exists()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from oddone.training import BatchSettings
-from oddone.training.batches import Batches, coloured
+from oddone.training.batches import Batches, colour_views
 from oddone.transforms import AugmentSettings, rotate
 from runs import tiny_settings, tiny_source
 
@@ -26,7 +26,7 @@ def test_rows_are_what_their_facts_say(poses_per_image: int, rotations: str) -> 
     batch = BatchSettings(images=12, poses_per_image=poses_per_image)
     batches = Batches(source, tiny_settings(batch=batch, rotations=rotations, augment=PLAIN))
     views, rows = batches.make(2, CPU)
-    images = coloured(views)
+    images = colour_views(views)
     posed = 12 * (1 if rotations == "none" else poses_per_image)
     assert len(images) == len(rows.labels) == 2 * posed
     assert Counter(rows.parents.tolist()) == dict.fromkeys(range(posed), 2)
@@ -61,16 +61,16 @@ def test_a_batch_larger_than_the_data_is_all_of_it() -> None:
 def test_a_step_is_the_same_whoever_asks_for_it() -> None:
     one, other = (Batches(tiny_source(), tiny_settings()) for _ in range(2))
     other.make(0, CPU)
-    images = coloured(one.make(5, CPU).views)
-    assert torch.equal(images, coloured(other.make(5, CPU).views))
-    assert not torch.equal(images, coloured(one.make(6, CPU).views))
+    images = colour_views(one.make(5, CPU).views)
+    assert torch.equal(images, colour_views(other.make(5, CPU).views))
+    assert not torch.equal(images, colour_views(one.make(6, CPU).views))
     assert images.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_halves_of_a_step_are_its_two_views_of_every_image() -> None:
     batches = Batches(tiny_source(), tiny_settings())
-    whole, halves = coloured(batches.make(5, CPU).views), batches.make(5, CPU).views.halves()
-    first, second = map(coloured, halves)
+    whole, halves = colour_views(batches.make(5, CPU).views), batches.make(5, CPU).views.halves()
+    first, second = map(colour_views, halves)
     torch.testing.assert_close(torch.cat([first, second]), whole)
     assert batches.rows(5).parents.tolist() == 2 * list(range(12))
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 from comparing import assert_same_weights, begun, losses, train_until
 
+from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import DataError, SettingsError
-from oddone.training import Report, TrainedNetwork, TrainSettings, load_network, train
+from oddone.training import StepReport, TrainSettings, train_network
 from oddone.training.checkpoint import newest_checkpoint
-from oddone.training.loop import build_network
+from oddone.training.initialise import initial_network
 from runs import tiny_settings, tiny_source
 
 
@@ -17,8 +18,8 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> TrainedNetwork:
     """Return a network that SimCLR has trained a little."""
     settings = tiny_settings(objective="simclr", rotations="none", steps=2, seed=8)
     run = begun(tmp_path_factory.mktemp("pretrained") / "run", settings)
-    train(tiny_source(), settings, run)
-    return load_network(run.encoder)
+    train_network(tiny_source(), settings, run)
+    return load_network(run.encoder_path)
 
 
 def tuned(**changes: object) -> TrainSettings:
@@ -29,7 +30,7 @@ def test_the_encoder_starts_from_the_other_and_the_classifiers_are_new(
     pretrained: TrainedNetwork,
 ) -> None:
     source = tiny_source(classes=5)
-    network, fresh = (build_network(source, tuned(), start=start) for start in (pretrained, None))
+    network, fresh = (initial_network(source, tuned(), start=start) for start in (pretrained, None))
     theirs, ours = pretrained.network.encoder.state_dict(), network.encoder.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -46,10 +47,10 @@ def test_fine_tuning_leaves_the_network_it_starts_from_as_it_was(
         name: tensor.clone() for name, tensor in pretrained.network.encoder.state_dict().items()
     }
     run = begun(tmp_path / "run", tuned())
-    train(tiny_source(), tuned(), run, start=pretrained)
+    train_network(tiny_source(), tuned(), run, start=pretrained)
     after = pretrained.network.encoder.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
-    moved = load_network(run.encoder).network.encoder.state_dict()
+    moved = load_network(run.encoder_path).network.encoder.state_dict()
     assert not torch.equal(moved["body.stem.0.weight"], before["body.stem.0.weight"])
 
 
@@ -58,9 +59,9 @@ def test_stopped_and_resumed_without_the_start_equals_never_stopped(
     tmp_path: Path, pretrained: TrainedNetwork, stop_after: int
 ) -> None:
     whole, parts = begun(tmp_path / "whole", tuned()), begun(tmp_path / "parts", tuned())
-    train(tiny_source(), tuned(), whole, start=pretrained)
+    train_network(tiny_source(), tuned(), whole, start=pretrained)
     train_until(stop_after, tiny_source(), parts, start=pretrained)
-    assert train(tiny_source(), tuned(), parts).finished
+    assert train_network(tiny_source(), tuned(), parts).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
 
@@ -69,17 +70,17 @@ def test_a_run_that_dies_in_its_first_step_has_kept_where_it_started(
     tmp_path: Path, pretrained: TrainedNetwork
 ) -> None:
     whole, dead = begun(tmp_path / "whole", tuned()), begun(tmp_path / "dead", tuned())
-    train(tiny_source(), tuned(), whole, start=pretrained)
+    train_network(tiny_source(), tuned(), whole, start=pretrained)
 
-    def die(_: Report) -> None:
+    def die(_: StepReport) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(tiny_source(), tuned(), dead, start=pretrained, watch=die)
+        train_network(tiny_source(), tuned(), dead, start=pretrained, watch=die)
     newest = newest_checkpoint(dead.checkpoints)
     assert newest is not None
     assert newest.name == "000000000.safetensors"
-    assert train(tiny_source(), tuned(), dead).finished
+    assert train_network(tiny_source(), tuned(), dead).finished
     assert_same_weights(whole, dead)
     assert losses(whole) == losses(dead)
 
@@ -87,7 +88,7 @@ def test_a_run_that_dies_in_its_first_step_has_kept_where_it_started(
 def test_a_run_from_random_weights_keeps_no_checkpoint_of_them(tmp_path: Path) -> None:
     settings = tuned(checkpoint_seconds=1000.0)
     run = begun(tmp_path / "run", settings)
-    train(tiny_source(), settings, run)
+    train_network(tiny_source(), settings, run)
     assert [path.name for path in run.checkpoints.iterdir()] == ["000000004.safetensors"]
 
 
@@ -108,14 +109,16 @@ def test_another_architecture_is_refused(
     settings = replace(settings, model=replace(settings.model, **change))
     run = begun(tmp_path / "run", settings)
     with pytest.raises(SettingsError, match=message):
-        train(tiny_source(), settings, run, start=pretrained)
+        train_network(tiny_source(), settings, run, start=pretrained)
     assert newest_checkpoint(run.checkpoints) is None
 
 
 def test_another_image_size_is_refused(tmp_path: Path, pretrained: TrainedNetwork) -> None:
     message = "images of 16 x 16 pixels and these have 24 x 24; set model.image_size=16"
     with pytest.raises(DataError, match=message):
-        train(tiny_source(size=24), tuned(), begun(tmp_path / "run", tuned()), start=pretrained)
+        train_network(
+            tiny_source(size=24), tuned(), begun(tmp_path / "run", tuned()), start=pretrained
+        )
 
 
 def test_a_body_of_the_users_own_can_be_fine_tuned(tmp_path: Path) -> None:
@@ -126,9 +129,9 @@ def test_a_body_of_the_users_own_can_be_fine_tuned(tmp_path: Path) -> None:
 
     settings = tuned()
     source = tiny_source()
-    network = build_network(source, settings, body())
+    network = initial_network(source, settings, body())
     start = TrainedNetwork(network, settings, source.classes, 16, source.fingerprint)
-    ours = build_network(source, settings, body(), start=start)
+    ours = initial_network(source, settings, body(), start=start)
     assert torch.equal(ours.encoder.body[0].weight, network.encoder.body[0].weight)
     with pytest.raises(SettingsError, match="choose the same model.encoder \\(or body\\)"):
-        train(source, settings, begun(tmp_path / "run", settings), start=start)
+        train_network(source, settings, begun(tmp_path / "run", settings), start=start)

@@ -12,8 +12,9 @@ import pytest
 import torch
 from comparing import assert_same_weights, begun, losses, train_until
 
+from oddone.encoders import load_network
 from oddone.errors import DataError, DivergedError, SettingsError
-from oddone.training import OptimiserSettings, Report, RunDirectory, load_network, train
+from oddone.training import OptimiserSettings, RunDirectory, StepReport, train_network
 from oddone.training.checkpoint import newest_checkpoint
 from runs import tiny_settings, tiny_source
 
@@ -27,10 +28,10 @@ def test_every_objective_trains_with_every_use_of_rotations(
 ) -> None:
     settings = tiny_settings(objective=objective, rotations=rotations, steps=2)
     run = begun(tmp_path / "run", settings)
-    outcome = train(tiny_source(), settings, run)
+    outcome = train_network(tiny_source(), settings, run)
     assert outcome.finished
     assert [line["step"] for line in run.history()] == [1, 2]
-    trained = load_network(run.encoder)
+    trained = load_network(run.encoder_path)
     assert trained.settings == settings
     assert trained.classes == ("class 0", "class 1", "class 2")
     assert trained.image_size == 16
@@ -42,7 +43,7 @@ def test_every_objective_trains_with_every_use_of_rotations(
 def test_training_learns(tmp_path: Path) -> None:
     settings = tiny_settings(steps=60, objective="cross-entropy", rotations="none")
     run = begun(tmp_path / "run", settings)
-    train(tiny_source(), settings, run)
+    train_network(tiny_source(), settings, run)
     curve = [loss for _, loss in losses(run)]
     assert np.mean(curve[-10:]) < 0.5 * np.mean(curve[:5])
 
@@ -52,7 +53,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         settings = tiny_settings(seed=seed, steps=3)
         runs.append(begun(tmp_path / name, settings))
-        train(tiny_source(), settings, runs[-1])
+        train_network(tiny_source(), settings, runs[-1])
     assert_same_weights(runs[0], runs[1])
     assert losses(runs[0]) == losses(runs[1]) != losses(runs[2])
 
@@ -63,9 +64,9 @@ def test_stopped_and_resumed_equals_never_stopped(
 ) -> None:
     settings = tiny_settings(objective=objective)
     whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
-    train(tiny_source(), settings, whole)
+    train_network(tiny_source(), settings, whole)
     train_until(stop_after, tiny_source(), parts)
-    assert train(tiny_source(), settings, parts).finished
+    assert train_network(tiny_source(), settings, parts).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
 
@@ -76,7 +77,7 @@ def test_halves_come_to_the_same_weights_on_one_thread_and_on_two(tmp_path: Path
         for threads in (1, 2):
             torch.set_num_threads(threads)
             runs.append(begun(tmp_path / f"{threads}", tiny_settings(steps=4)))
-            train(tiny_source(), runs[-1].settings, runs[-1])
+            train_network(tiny_source(), runs[-1].settings, runs[-1])
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -91,7 +92,7 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(
     batch = replace(tiny_settings().batch, halves=halves)
     settings = tiny_settings(steps=40, batch=batch)
     whole, killed = begun(tmp_path / "whole", settings), begun(tmp_path / "killed", settings)
-    train(tiny_source(), settings, whole)
+    train_network(tiny_source(), settings, whole)
     script = textwrap.dedent(
         """
         import sys, warnings
@@ -100,11 +101,11 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(
         import torch
         from pathlib import Path
         from runs import tiny_source
-        from oddone.training import RunDirectory, train
+        from oddone.training import RunDirectory, train_network
         torch.set_num_threads(int(sys.argv[3]))
         run = RunDirectory.open(Path(sys.argv[1]))
         print("ready", flush=True)
-        train(tiny_source(), run.settings, run)
+        train_network(tiny_source(), run.settings, run)
         """
     )
     folder, threads = str(Path(__file__).parents[1]), str(torch.get_num_threads())
@@ -132,7 +133,7 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(
 def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     settings = tiny_settings()
     run = begun(tmp_path / "run", settings)
-    train(tiny_source(), settings, run)
+    train_network(tiny_source(), settings, run)
     assert [path.name for path in sorted(run.checkpoints.iterdir())] == [
         "000000005.safetensors",
         "000000006.safetensors",
@@ -142,22 +143,22 @@ def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
     settings = tiny_settings()
     run = begun(tmp_path / "run", settings)
-    seen: list[Report] = []
-    train(tiny_source(), settings, run, watch=seen.append, stop=lambda: len(seen) == 3)
+    seen: list[StepReport] = []
+    train_network(tiny_source(), settings, run, watch=seen.append, stop=lambda: len(seen) == 3)
     newest = newest_checkpoint(run.checkpoints)
     assert newest is not None
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.raises(DataError, match="is damaged.*--resume goes on from the one before"):
-        train(tiny_source(), settings, run)
+        train_network(tiny_source(), settings, run)
     newest.unlink()
-    assert train(tiny_source(), settings, run).finished
+    assert train_network(tiny_source(), settings, run).finished
 
 
 def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
     wild = tiny_settings(steps=60, optimiser=OptimiserSettings(learning_rate=1e30))
     run = begun(tmp_path / "run", wild)
     with pytest.raises(DivergedError, match=r"the loss is \w+ at step \d+.*learning_rate"):
-        train(tiny_source(), wild, run)
+        train_network(tiny_source(), wild, run)
     newest = newest_checkpoint(run.checkpoints)
     assert newest is not None
     assert all(math.isfinite(line["loss"]) for line in run.history())
@@ -166,10 +167,10 @@ def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
 def test_epochs_and_minutes_set_the_length(tmp_path: Path) -> None:
     by_epochs = tiny_settings(steps=None, epochs=1.5)
     run = begun(tmp_path / "epochs", by_epochs)
-    assert train(tiny_source(), by_epochs, run).step == 6  # 4 steps an epoch
+    assert train_network(tiny_source(), by_epochs, run).step == 6  # 4 steps an epoch
     by_minutes = tiny_settings(steps=None, minutes=0.02)
     run = begun(tmp_path / "minutes", by_minutes)
-    outcome = train(tiny_source(), by_minutes, run)
+    outcome = train_network(tiny_source(), by_minutes, run)
     assert outcome.finished
     assert 1.2 <= outcome.seconds < 10
     rates = [line["learning_rate"] for line in run.history()]
@@ -183,35 +184,35 @@ def test_images_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
     source = tiny_source()
     unlabelled = replace(source, labels=np.where(source.labels == 1, -1, source.labels))
     with pytest.raises(DataError, match="16 of 48 images have no label.*--objective simclr"):
-        train(unlabelled, settings, run)
+        train_network(unlabelled, settings, run)
     with pytest.raises(DataError, match="1 images are too few"):
-        train(tiny_source(1), settings, run)
+        train_network(tiny_source(1), settings, run)
     with pytest.raises(DataError, match="16 x 8 pixels are not square"):
-        train(replace(source, images=source.images[..., :8]), settings, run)
+        train_network(replace(source, images=source.images[..., :8]), settings, run)
 
 
 def test_unlabelled_images_train_simclr(tmp_path: Path) -> None:
     settings = tiny_settings(objective="simclr", steps=1)
     source = replace(tiny_source(), labels=np.full(48, -1), classes=())
-    assert train(source, settings, begun(tmp_path / "run", settings)).finished
+    assert train_network(source, settings, begun(tmp_path / "run", settings)).finished
 
 
 def test_rows_without_a_positive_are_reported(tmp_path: Path) -> None:
     settings = tiny_settings(steps=1)
-    seen: list[Report] = []
+    seen: list[StepReport] = []
     lonely = tiny_source(images=12, classes=12)
-    train(lonely, settings, begun(tmp_path / "run", settings), watch=seen.append)
+    train_network(lonely, settings, begun(tmp_path / "run", settings), watch=seen.append)
     assert seen[0].unpaired == 1
 
 
 def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> None:
     settings = tiny_settings(steps=1)
     run = begun(tmp_path / "run", settings)
-    train(tiny_source(), settings, run)
+    train_network(tiny_source(), settings, run)
     with pytest.raises(SettingsError, match=r"exists; go on with it \(--resume"):
         begun(tmp_path / "run", settings)
     RunDirectory.create(tmp_path / "run", settings, {}, overwrite=True)
-    assert not run.encoder.exists()
+    assert not run.encoder_path.exists()
     precious = tmp_path / "photos"
     precious.mkdir()
     (precious / "holiday.jpg").write_bytes(b"x")
@@ -239,8 +240,8 @@ def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
 
     settings = tiny_settings(steps=2)
     run = begun(tmp_path / "run", settings)
-    train(tiny_source(), settings, run, body=body())
-    trained = load_network(run.encoder, body=body())
+    train_network(tiny_source(), settings, run, encoder=body())
+    trained = load_network(run.encoder_path, encoder=body())
     assert trained.network.encoder.feature_dim == 5
     assert not torch.equal(trained.network.encoder.body[0].weight, body()[0].weight)
 
@@ -256,11 +257,11 @@ def test_a_body_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path)
 
     settings = tiny_settings(steps=4)
     whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
-    train(tiny_source(), settings, whole, body=body())
-    train_until(2, tiny_source(), parts, body=body())
-    assert train(tiny_source(), settings, parts, body=body()).finished
+    train_network(tiny_source(), settings, whole, encoder=body())
+    train_until(2, tiny_source(), parts, encoder=body())
+    assert train_network(tiny_source(), settings, parts, encoder=body()).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
-    loaded = load_network(whole.encoder, body=body()).network.encoder.body
+    loaded = load_network(whole.encoder, encoder=body()).network.encoder.body
     assert loaded[2].weight is loaded[4].weight
     assert not torch.equal(loaded[2].weight, body()[2].weight)

@@ -8,7 +8,7 @@ import torch
 import oracles
 from oddone.encoders import Encoded
 from oddone.training import TrainSettings
-from oddone.training.loop import build_network
+from oddone.training.initialise import initial_network
 from oddone.training.objective import NO_CLASS, Loss, Network, Rows, loss_of, uniform_cross_entropy
 from runs import tiny_settings, tiny_source
 
@@ -34,7 +34,7 @@ def slow_exposure(logits: Sequence[Sequence[float]]) -> float:
 def encoded_rows(settings: TrainSettings) -> tuple[Network, Encoded, Rows]:
     """Return a network of 3 classes, and two views each of six random posed images."""
     generator = torch.Generator().manual_seed(0)
-    network = build_network(tiny_source(), settings)
+    network = initial_network(tiny_source(), settings)
     encoded = Encoded(
         torch.randn(ROWS, network.encoder.feature_dim, generator=generator),
         torch.randn(ROWS, 8, generator=generator),
@@ -91,7 +91,7 @@ def test_joint_without_weight_is_cross_entropy(rotations: str) -> None:
 
 def test_joint_teaches_body_head_and_classifiers() -> None:
     settings = tiny_settings(objective="joint", rotations="task")
-    network = build_network(tiny_source(), settings)
+    network = initial_network(tiny_source(), settings)
     rows = encoded_rows(settings)[2]
     images = torch.rand(ROWS, 3, 16, 16, generator=torch.Generator().manual_seed(1))
     loss(network, network(images), rows, settings).total.backward()

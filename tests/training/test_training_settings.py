@@ -6,16 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oddone.encoders import ModelSettings
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
-from oddone.training import (
-    BatchSettings,
-    ModelSettings,
-    OptimiserSettings,
-    RunDirectory,
-    TrainSettings,
-)
-from oddone.training.schedule import learning_rate
+from oddone.training import BatchSettings, OptimiserSettings, RunDirectory, TrainSettings
+from oddone.training.optim import learning_rate
 from oddone.training.settings_file import as_toml, read_settings, read_toml
 from oddone.transforms import AugmentSettings
 
@@ -86,7 +81,7 @@ def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, mess
         ("[[loss]]", "loss=[{}]: choose a table"),
         ("batch = 3", "batch=3: choose a table"),
         ("[batch]\nimages = 2.5", "batch.images=2.5: choose a whole number"),
-        ("[batch]\nhalves = 1", "batch.halves=1: choose true or false"),
+        ("[batch]\nhalves = 1", "batch.two_threads=1: choose true or false"),
         ("[batch]\nposes_per_image = true", "batch.poses_per_image=True: choose 1 or 4"),
         ("[batch]\nposes_per_image = 4.0", "batch.poses_per_image=4.0: choose 1 or 4"),
         ('[loss]\ntemperature = "hot"', "loss.temperature='hot': choose a number"),

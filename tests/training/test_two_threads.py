@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oddone.encoders import Encoded, build_encoder
+from oddone.encoders import Encoded, Network, build_encoder
 from oddone.errors import SettingsError
-from oddone.training.objective import Network
 from oddone.training.two_threads import TwoThreadNetwork
 from runs import tiny_settings
 

@@ -4,8 +4,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from oddone.errors import DataError
+from oddone.errors import DataError, SettingsError
 from oddone.transforms import (
+    ViewSet,
     mirror,
     one_view,
     random_mirror,
@@ -39,7 +40,7 @@ def test_turns_are_pillows_counter_clockwise_rotations() -> None:
         assert torch.equal(result, image if rotation is None else with_pillow(image, rotation))
 
 
-def test_four_quarter_turns_are_none() -> None:
+def test_four_quarter_rotations_are_none() -> None:
     images, once = some_images(), torch.ones(8, dtype=torch.long)
     turned = images
     for _ in range(4):
@@ -64,12 +65,12 @@ def test_half_turns_keep_the_shape_of_any_image() -> None:
     assert torch.equal(rotate(images, POSES // 2 * 2)[2], images[2].flip(1, 2))
 
 
-def test_a_quarter_turn_of_an_oblong_image_is_refused() -> None:
-    with pytest.raises(DataError, match="images of 4 x 6 pixels cannot be turned by a quarter"):
+def test_a_quarter_rotation_of_an_oblong_image_is_refused() -> None:
+    with pytest.raises(DataError, match="images of 4 x 6 pixels cannot be rotated by a quarter"):
         rotate(some_images(height=4), POSES)
 
 
-def test_poses_other_than_quarter_turns_are_refused() -> None:
+def test_poses_other_than_quarter_rotations_are_refused() -> None:
     with pytest.raises(DataError, match="poses holds 4, which is not one of 0 to 3"):
         rotate(some_images(), POSES + 1)
     with pytest.raises(DataError, match="poses holds -1"):
@@ -109,31 +110,31 @@ def test_the_same_seed_mirrors_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_turns_and_mirrors_keep_the_dtype(dtype: torch.dtype) -> None:
+def test_rotations_and_mirrors_keep_the_dtype(dtype: torch.dtype) -> None:
     images = some_images().to(dtype)
     assert rotate(images, POSES).dtype == mirror(images, POSES).dtype == dtype
 
 
 def test_one_view_is_the_images() -> None:
     images = some_images(height=4)
-    views, poses = one_view(images)
-    assert torch.equal(views, images[None])
-    assert poses.tolist() == [0]
+    assert torch.equal(one_view(images), images[None])
+    assert (len(one_view), one_view.n_poses) == (1, 1)
 
 
-def test_four_turns_are_the_poses_in_order() -> None:
+def test_rotations_are_the_poses_in_order() -> None:
     images = some_images()
-    views, poses = rotations(images)
-    assert poses.tolist() == [0, 1, 2, 3]
-    for view, pose in zip(views, poses, strict=True):
-        assert torch.equal(view, rotate(images, pose.expand(8)))
+    assert rotations.poses == (0, 1, 2, 3)
+    assert (len(rotations), rotations.n_poses, any(rotations.mirrored)) == (4, 4, False)
+    for view, pose in zip(rotations(images), rotations.poses, strict=True):
+        assert torch.equal(view, rotate(images, torch.full((8,), pose)))
 
 
-def test_eight_turns_add_the_mirrored_source_in_each_pose() -> None:
+def test_rotations_and_mirrors_add_the_mirrored_source_in_each_pose() -> None:
     images = some_images()
-    views, poses = rotations_and_mirrors(images)
-    assert poses.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
-    assert torch.equal(views[:4], rotations(images).images)
+    views = rotations_and_mirrors(images)
+    assert rotations_and_mirrors.poses == (0, 1, 2, 3, 0, 1, 2, 3)
+    assert rotations_and_mirrors.mirrored == (False,) * 4 + (True,) * 4
+    assert torch.equal(views[:4], rotations(images))
     for pose in range(4):
         rows = torch.full((8,), pose)
         assert torch.equal(views[4 + pose], rotate(images.flip(3), rows))
@@ -141,4 +142,27 @@ def test_eight_turns_add_the_mirrored_source_in_each_pose() -> None:
 
 
 def test_no_images_have_views_too() -> None:
-    assert rotations_and_mirrors(some_images(0)).images.shape == (8, 0, 3, 6, 6)
+    assert rotations_and_mirrors(some_images(0)).shape == (8, 0, 3, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("poses", "mirrored"),
+    [
+        ((), ()),
+        ((0, 1), (False,)),
+        ((1, 0), (False, False)),
+        ((0,), (True,)),
+        ((0, 2), (False,) * 2),
+    ],
+)
+def test_views_begin_with_the_image_and_leave_no_pose_out(
+    poses: tuple[int, ...], mirrored: tuple[bool, ...]
+) -> None:
+    with pytest.raises(SettingsError, match="views 'mine' with poses=.*the image as it is first"):
+        ViewSet("mine", poses, mirrored)
+
+
+def test_views_of_ones_own_are_made_as_they_are_described() -> None:
+    images = some_images()
+    views = ViewSet("upright", (0, 0), (False, True))(images)
+    assert torch.equal(views, torch.stack([images, images.flip(3)]))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oddone.encoders import ENCODERS, Encoder, build_encoder, projection_head
+from oddone.encoders import ENCODERS, ModelSettings, Network, build_network, projection_head
 from oddone.errors import SettingsError
 
 
@@ -19,31 +19,31 @@ class Flattened(nn.Module):
         return self.linear(self.frozen(self.norm(images)).flatten(1))  # type: ignore[no-any-return]
 
 
-def build(name_or_module: str | nn.Module, image_size: int = 32) -> Encoder:
-    return build_encoder(name_or_module, image_size=image_size, head_hidden=16, head_dim=5)
+def build(encoder: str | nn.Module, image_size: int = 32) -> Network:
+    return build_network(encoder, ModelSettings(head_hidden=16, head_dim=5), image_size)
 
 
 @pytest.mark.parametrize(
     ("name", "parameters"), [("resnet18", 12_481_728), ("resnet34", 22_589_888)]
 )
 def test_encoders_have_as_many_parameters_as_the_authors(name: str, parameters: int) -> None:
-    encoder = build_encoder(name, image_size=32, head_hidden=2048, head_dim=128)
-    assert sum(p.numel() for p in encoder.parameters()) == parameters
+    network = build_network(name, ModelSettings(), 32)
+    assert sum(p.numel() for p in network.parameters()) == parameters
 
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_name_builds_an_encoder_in_training_mode(name: str) -> None:
-    encoder = build(name)
-    assert all(module.training for module in encoder.modules())
+    network = build(name)
+    assert all(module.training for module in network.modules())
 
 
-def test_an_encoder_returns_features_and_unnormalised_embeddings() -> None:
-    encoder = build("resnet10-w16").eval()
+def test_a_network_returns_features_and_unnormalised_embeddings() -> None:
+    network = build("resnet10-w16").eval()
     images = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    features, embeddings = encoder(images)
+    features, embeddings = network(images)
     assert features.shape == (3, 128)
     assert embeddings.shape == (3, 5)
-    torch.testing.assert_close(embeddings, encoder.head(encoder.body(images)))
+    torch.testing.assert_close(embeddings, network.head(network.encoder(images)))
     assert not torch.allclose(embeddings.norm(dim=1), torch.ones(3), atol=1e-3)
 
 
@@ -56,8 +56,8 @@ def test_the_head_is_linear_relu_linear() -> None:
 
 
 def test_a_users_own_module_gets_a_head_that_fits() -> None:
-    encoder = build(Flattened(), image_size=8)
-    features, embeddings = encoder(torch.rand(3, 3, 8, 8))
+    network = build(Flattened(), image_size=8)
+    features, embeddings = network(torch.rand(3, 3, 8, 8))
     assert features.shape == (3, 7)
     assert embeddings.shape == (3, 5)
 
@@ -71,9 +71,9 @@ def test_measuring_a_users_module_leaves_it_as_it_was() -> None:
     assert module.norm.num_batches_tracked == 0
 
 
-def test_a_head_follows_the_dtype_of_its_body() -> None:
-    encoder = build(Flattened().double(), image_size=8)
-    assert encoder(torch.rand(2, 3, 8, 8, dtype=torch.float64)).embeddings.dtype == torch.float64
+def test_a_head_follows_the_dtype_of_its_encoder() -> None:
+    network = build(Flattened().double(), image_size=8)
+    assert network(torch.rand(2, 3, 8, 8, dtype=torch.float64)).embeddings.dtype == torch.float64
 
 
 def test_a_module_without_parameters_is_an_encoder_too() -> None:
@@ -111,4 +111,4 @@ def test_sizes_below_one_are_refused() -> None:
     with pytest.raises(SettingsError, match="image_size=0"):
         build("resnet18", image_size=0)
     with pytest.raises(SettingsError, match="head_dim=0"):
-        build_encoder("resnet10-w16", image_size=32, head_hidden=16, head_dim=0)
+        projection_head(8, 16, 0)
