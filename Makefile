@@ -4,16 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format bench results demo clean
+.PHONY: help test check lint types imports format benchmarks results demo clean
 
 help:
-	@echo "make test     run the tests"
-	@echo "make check    lint, formatting, types, import layers, tests"
-	@echo "make demo     learn eight garments, then notice two others and digits; five minutes"
-	@echo "make bench    measure speed and memory against the peers; writes results/"
-	@echo "make results  write docs/results.md from the records of oddone bench in results/"
-	@echo "make format   let ruff rewrite the code"
-	@echo "make clean    remove the environment and caches"
+	@echo "make test        run the tests"
+	@echo "make check       lint, formatting, types, import layers, tests"
+	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
+	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
+	@echo "make results     write docs/results.md from the records of oddone bench in results/"
+	@echo "make format      let ruff rewrite the code"
+	@echo "make clean       remove the environment and caches"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,7 +39,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+benchmarks: $(READY)
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/density.py
 	$(BIN)/python benchmarks/augmentation.py
