@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format benchmarks results demo clean
+.PHONY: help test check lint types imports format benchmarks results demo dist clean
 
 help:
 	@echo "make test        run the tests"
@@ -13,9 +13,10 @@ help:
 	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
 	@echo "make results     write docs/results.md from the records of oddone bench in results/"
 	@echo "make format      let ruff rewrite the code"
+	@echo "make dist        build the sdist, and from it the wheel; writes dist/"
 	@echo "make clean       remove the environment and caches"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt src/oddone/__init__.py # the last holds the version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
@@ -53,6 +54,10 @@ results: $(READY)
 
 demo: $(READY)
 	$(BIN)/oddone demo
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
