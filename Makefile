@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format benchmarks results demo dist clean
+.PHONY: help test check lint types imports format coverage benchmarks results demo dist clean
 
 help:
 	@echo "make test        run the tests"
 	@echo "make check       lint, formatting, types, import layers, tests"
+	@echo "make coverage    run the tests, and say which lines and branches none of them reached"
 	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
 	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
 	@echo "make results     write docs/results.md from the records of oddone bench in results/"
@@ -23,6 +24,9 @@ $(READY): pyproject.toml constraints.txt src/oddone/__init__.py # the last holds
 
 test: $(READY)
 	$(BIN)/pytest -n auto
+
+coverage: $(READY)
+	$(BIN)/pytest -n auto --cov
 
 check: lint types imports test
 
@@ -60,4 +64,4 @@ dist: $(READY)
 	$(BIN)/python -m build --no-isolation
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage
