@@ -4,24 +4,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format bench results demo clean
+.PHONY: help test check lint types imports format coverage benchmarks results demo dist clean
 
 help:
-	@echo "make test     run the tests"
-	@echo "make check    lint, formatting, types, import layers, tests"
-	@echo "make demo     learn eight garments, then notice two others and digits; five minutes"
-	@echo "make bench    measure speed and memory against the peers; writes results/"
-	@echo "make results  write docs/results.md from the records of oddone bench in results/"
-	@echo "make format   let ruff rewrite the code"
-	@echo "make clean    remove the environment and caches"
+	@echo "make test        run the tests"
+	@echo "make check       lint, formatting, types, import layers, tests"
+	@echo "make coverage    run the tests, and say which lines and branches none of them reached"
+	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
+	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
+	@echo "make results     write docs/results.md from the records of oddone bench in results/"
+	@echo "make format      let ruff rewrite the code"
+	@echo "make dist        build the sdist, and from it the wheel; writes dist/"
+	@echo "make clean       remove the environment and caches"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt src/oddone/__init__.py # the last holds the version
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 test: $(READY)
 	$(BIN)/pytest -n auto
+
+coverage: $(READY)
+	$(BIN)/pytest -n auto --cov
 
 check: lint types imports test
 
@@ -39,7 +44,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+benchmarks: $(READY)
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/density.py
 	$(BIN)/python benchmarks/augmentation.py
@@ -54,5 +59,9 @@ results: $(READY)
 demo: $(READY)
 	$(BIN)/oddone demo
 
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage
