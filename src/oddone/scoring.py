@@ -4,8 +4,9 @@ The detector, every baseline, evaluation, the bench and the report score images 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ ImageBatch = UInt8[Tensor, "images 3 height width"]
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """A way to score images: a `Detector`, or a baseline."""
 
@@ -37,7 +39,8 @@ class Scorer(Protocol):
         """Return the verdicts on a batch of images; the same images always get the same."""
 
 
-class ProcessedBatch(NamedTuple, Generic[Result]):
+@dataclass(frozen=True, eq=False)
+class ProcessedBatch(Generic[Result]):
     """Some images in a row, and what was made of them."""
 
     pictures: list[Picture]

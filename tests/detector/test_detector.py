@@ -8,18 +8,18 @@ import pytest
 import torch
 from detectors import FITTED, HELD_OUT, subset
 from jaxtyping import Float64
+from PIL import Image
 from sklearn.covariance import OAS
 
 from oddone.data import ImageSet
 from oddone.density import Shrinkage
-from oddone.detector import Detector, Space
+from oddone.detector import Detector, DetectorSettings, Space
 from oddone.encoders import TrainedNetwork
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
-from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
-from runs import tiny_settings
+from oddone.transforms import Rotations, ViewSet, one_view, rotations, rotations_and_mirrors
 
-# The views of an image, as (is it mirrored, by how many quarters is it turned).
+# The views of an image, as (is it mirrored, by how many quarters is it rotated).
 VIEWS_OF = {
     one_view: [(False, 0)],
     rotations: [(False, pose) for pose in range(4)],
@@ -44,11 +44,13 @@ def fit_slowly(
     detector: Detector, source: ImageSet, shrinkage: Shrinkage
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and covariance of every (pose, class), which is 0 to 3 times 0 to 2."""
-    encoder = detector.encoder
+    embedder = detector.embedder
     rows: dict[int, list[np.ndarray]] = {}
     for image, label in zip(source.images, source.labels, strict=True):
-        for view in VIEWS_OF[encoder.views]:
-            embedding = embed_slowly(encoder.trained, image, view, encoder.space)
+        for view in VIEWS_OF[embedder.views]:
+            if view[0]:  # mirrored views are for new images only
+                continue
+            embedding = embed_slowly(embedder.trained, image, view, detector.space)
             rows.setdefault(view[1] * 3 + int(label), []).append(embedding)
     groups = [np.array(rows[group]) for group in sorted(rows)]
     covariances = [
@@ -70,12 +72,13 @@ def fit_slowly(
 def test_fitting_takes_mean_and_covariance_of_the_views_of_each_pose_and_class(
     trained: TrainedNetwork,
     source: ImageSet,
-    views: MakeViews,
+    views: ViewSet,
     space: Space,
     shrinkage: Shrinkage,
 ) -> None:
-    few = subset(source, np.arange(24))
-    detector = Detector.fit(trained, few, views=views, space=space, shrinkage=shrinkage)
+    few = subset(source, np.arange(48))
+    settings = DetectorSettings(views=views, space=space, shrinkage=shrinkage)
+    detector = Detector.fit(trained, few, settings)
     means, covariances = fit_slowly(detector, few, shrinkage)
     np.testing.assert_allclose(detector.gaussians.mean, means, atol=1e-5)
     whitening = detector.gaussians.whitening.double().numpy()
@@ -115,37 +118,42 @@ def named_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, "
 def test_verdicts_are_those_made_by_hand(
     trained: TrainedNetwork,
     source: ImageSet,
-    views: MakeViews,
+    views: ViewSet,
     fuse: Callable[..., torch.Tensor],
 ) -> None:
-    detector = Detector.fit(trained, source, views=views, fuse=fuse)
+    detector = Detector.fit(trained, source, DetectorSettings(views=views, fuse=fuse))
     verdicts = detector(source.images[:5])
     for image in range(5):
         distances = fused_slowly(detector, source.images[image])
-        np.testing.assert_allclose(verdicts.distances[image], distances, rtol=1e-3)
-        assert verdicts.scores[image] == verdicts.distances[image].min()
+        np.testing.assert_allclose(verdicts.scores[image], distances.min(), rtol=1e-3)
         assert verdicts.labels[image] == named_slowly(detector, source.images[image]).argmax()
-    assert not verdicts.anomalous.any()  # for want of a threshold
-    assert detector.threshold == math.inf
+    assert verdicts.anomalous is None
+    assert verdicts.p_values is None
+    assert detector.threshold is None
 
 
-def test_the_nearest_class_gives_the_name_if_asked_for_as_in_the_paper(
+def test_the_nearest_class_gives_the_label_if_asked_for_as_in_the_paper(
     trained: TrainedNetwork, source: ImageSet
 ) -> None:
-    detector = Detector.fit(trained, source, names="nearest")
+    detector = Detector.fit(trained, source, DetectorSettings(classifier="nearest"))
     verdicts = detector(source.images)
-    assert torch.equal(verdicts.labels, verdicts.distances.argmin(dim=1))
-    explanation = detector.explain(source.images[:1])[0]
-    odds = torch.exp(-(verdicts.distances[0] ** 2) / 2)
-    torch.testing.assert_close(explanation.probabilities, odds / odds.sum())
+    for verdict, explanation in zip(verdicts, detector.explain(source.images), strict=True):
+        distances = harmonic(explanation.distances[:, None])[0]
+        assert verdict.label == distances.argmin()
+        likelihoods = torch.exp(-(distances**2) / 2)
+        assert verdict.probabilities is not None
+        torch.testing.assert_close(verdict.probabilities, likelihoods / likelihoods.sum())
 
 
-def test_how_names_are_given_changes_no_score(trained: TrainedNetwork, source: ImageSet) -> None:
-    nearest, linear = (Detector.fit(trained, source, names=n) for n in ("nearest", "linear"))
+def test_the_classifier_changes_no_score(trained: TrainedNetwork, source: ImageSet) -> None:
+    nearest, linear = (
+        Detector.fit(trained, source, DetectorSettings(classifier=name))  # type: ignore[arg-type]
+        for name in ("nearest", "linear")
+    )
     assert torch.equal(nearest(source.images).scores, linear(source.images).scores)
 
 
-def test_a_calibrated_detector_flags_what_lies_beyond_its_threshold(
+def test_a_calibrated_detector_calls_anomalous_what_lies_beyond_its_threshold(
     detector: Detector, source: ImageSet
 ) -> None:
     assert detector.calibration is not None
@@ -153,11 +161,12 @@ def test_a_calibrated_detector_flags_what_lies_beyond_its_threshold(
     torch.testing.assert_close(detector.calibration.scores, own.sort().values, rtol=1e-4, atol=0)
     assert detector.threshold == detector.calibration.threshold
     verdicts = detector(source.images)
-    assert torch.equal(verdicts.anomalous, verdicts.scores > detector.threshold)
-    flagged = int(verdicts.anomalous[HELD_OUT].sum())
-    assert abs(flagged - 3) <= 1  # a tenth of 36, and rounding may move one across
-    p_values = detector.p_values(verdicts.scores)
-    assert torch.equal(p_values, detector.calibration.p_values(verdicts.scores))
+    assert verdicts.anomalous is not None
+    assert torch.equal(verdicts.anomalous, verdicts.scores > detector.calibration.threshold)
+    anomalous = int(verdicts.anomalous[HELD_OUT].sum())
+    assert abs(anomalous - 3) <= 1  # a tenth of 36, and rounding may move one across
+    assert verdicts.p_values is not None
+    assert torch.equal(verdicts.p_values, detector.calibration.p_values(verdicts.scores))
 
 
 def test_neither_batches_nor_their_order_matter(
@@ -175,7 +184,7 @@ def test_neither_batches_nor_their_order_matter(
             "oddone.detector.view_embedder.PIXELS_AT_ONCE", images_at_once * pixels_of_an_image
         )
         assert detector.batch_size == images_at_once
-        torch.testing.assert_close(detector(images).distances, whole.distances, rtol=1e-4, atol=0)
+        torch.testing.assert_close(detector(images).scores, whole.scores, rtol=1e-4, atol=0)
 
 
 def test_fitting_in_parts_equals_fitting_at_once(
@@ -219,9 +228,9 @@ def test_numbers_of_images_that_are_not_there_are_refused(
     detector: Detector, source: ImageSet
 ) -> None:
     for numbers, message in (
-        (np.array([3, 96]), "only holds 96, and the 96 images are numbered from 0"),
-        (np.array([-1]), "only holds -1"),
-        (source.labels == 0, "only holds bool; pass the numbers"),
+        (np.array([3, 96]), "indices hold 96, and the 96 images are numbered from 0"),
+        (np.array([-1]), "indices hold -1"),
+        (source.labels == 0, "indices are bool; pass whole numbers"),
     ):
         with pytest.raises(SettingsError, match=message):
             Detector.fit(detector.embedder.trained, source, indices=numbers)
@@ -233,7 +242,7 @@ def test_what_is_remembered_belongs_together(
     trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Embedding, label, path and thumbnail are those of one image, whatever the order."""
-    monkeypatch.setattr("oddone.detector.fitting.MOST_REFERENCES", 20)
+    monkeypatch.setattr("oddone.detector.detector.MOST_REFERENCES", 20)
     monkeypatch.setattr("oddone.detector.fitting.IMAGES_PER_MOMENTS", 13)
     twice = np.random.default_rng(0).permutation(np.repeat(FITTED, 2))
     references = Detector.fit(trained, source, indices=twice).references
@@ -274,8 +283,11 @@ def test_bytes_floats_arrays_and_tensors_are_the_same_images(
         (torch.zeros(2, 3, 32, 32), r"shape \(2, 3, 32, 32\); this network takes \[images, 3, 16"),
         (torch.zeros(2, 1, 16, 16), r"shape \(2, 1, 16, 16\)"),
         (torch.zeros(3, 16, 16), r"shape \(3, 16, 16\)"),
-        (np.zeros((9999, 16, 16, 3)), r"shape \(9999, 16, 16, 3\)"),
-        (np.zeros(()), r"shape \(\)"),
+        (np.zeros((9, 9, 9, 9)), r"shape \(9, 9, 9, 9\)"),
+        (np.zeros(()), r"an image has shape \(\); pass \[height, width, 3\]"),
+        (np.zeros((9, 9, 4)), r"an image has shape \(9, 9, 4\)"),
+        (np.zeros((9, 0, 3)), r"an image is float64 of shape \(9, 0, 3\)"),
+        (np.full((9, 9, 3), 2.0), "an image is float64 .*pass uint8, or floats from 0 to 1"),
         (torch.zeros(2, 3, 16, 16, dtype=torch.int64), "images are torch.int64; pass uint8"),
         (torch.zeros(2, 3, 16, 16, dtype=torch.bool), "images are torch.bool"),
         (np.zeros((2, 3, 16, 16), dtype=object), "images are object"),
@@ -295,20 +307,20 @@ def test_what_are_no_images_of_the_right_size_and_range_is_refused(
 
 
 def test_no_images_get_no_verdicts(detector: Detector, source: ImageSet) -> None:
-    verdicts = detector(source.images[:0])
-    assert [len(part) for part in verdicts] == [0, 0, 0, 0]
-    assert verdicts.distances.shape == (0, 3)
-    assert detector.explain(source.images[:0]) == []
+    for nothing in (source.images[:0], []):
+        verdicts = detector(nothing)
+        assert len(verdicts) == len(verdicts.labels) == 0
+        assert list(verdicts) == detector.explain(nothing) == []
 
 
-@pytest.mark.parametrize("rotations", ["augmentation", "none"])
-def test_turns_that_the_encoder_was_not_taught_are_warned_of(
-    trained: TrainedNetwork, source: ImageSet, rotations: str
+@pytest.mark.parametrize("use", ["augmentation", "none"])
+def test_poses_that_the_encoder_was_not_taught_are_warned_of(
+    trained: TrainedNetwork, source: ImageSet, use: Rotations
 ) -> None:
-    untaught = replace(trained, settings=tiny_settings(rotations=rotations))
-    with pytest.warns(SettingsWarning, match=f"rotations='{rotations}'.* views=four_turns"):
-        Detector.fit(untaught, source, views=rotations)
-    Detector.fit(untaught, source, views=one_view)
+    untaught = replace(trained, rotations=use)
+    with pytest.warns(SettingsWarning, match=f"rotations='{use}'.* views=rotations will make"):
+        Detector.fit(untaught, source, DetectorSettings(views=rotations))
+    assert Detector.fit(untaught, source).embedder.views is one_view
 
 
 def test_an_explanation_is_the_verdict_taken_apart(detector: Detector, source: ImageSet) -> None:
@@ -316,13 +328,10 @@ def test_an_explanation_is_the_verdict_taken_apart(detector: Detector, source: I
     verdicts = detector(images)
     explanations = detector.explain(images, neighbours=4)
     for image, explanation in enumerate(explanations):
-        assert explanation.score == verdicts.scores[image]
-        assert explanation.label == verdicts.labels[image]
-        assert explanation.anomalous == verdicts.anomalous[image]
-        assert explanation.p_value == detector.p_values(verdicts.scores)[image]
+        assert explanation.verdict[:4] == verdicts[image][:4]
         assert explanation.distances.shape == (8, 3)
         fused = detector.fuse(explanation.distances[:, None])
-        torch.testing.assert_close(fused[0], verdicts.distances[image])
+        torch.testing.assert_close(fused[0].min(), verdicts.scores[image])
         similarities = [neighbour.similarity for neighbour in explanation.neighbours]
         assert len(similarities) == 4
         assert similarities == sorted(similarities, reverse=True)
@@ -338,12 +347,8 @@ def test_an_explanation_is_the_verdict_taken_apart(detector: Detector, source: I
 def test_a_detector_without_a_threshold_has_no_p_values(
     trained: TrainedNetwork, source: ImageSet
 ) -> None:
-    detector = Detector.fit(trained, source)
-    with pytest.raises(SettingsError, match="p-values need a calibration"):
-        detector.p_values(torch.zeros(1))
-    explanation = detector.explain(source.images[:1])[0]
-    assert explanation.p_value is None
-    assert not explanation.anomalous
+    verdict = Detector.fit(trained, source).explain(source.images[:1])[0].verdict
+    assert (verdict.p_value, verdict.anomalous) == (None, None)
 
 
 def test_images_of_other_classes_are_refused(trained: TrainedNetwork, source: ImageSet) -> None:
@@ -367,8 +372,9 @@ def test_images_without_labels_or_without_company_are_refused(
         Detector.fit(trained, half)
     with pytest.raises(DataError, match="0 images are too few"):
         Detector.fit(trained, source, indices=np.arange(0))
+    settings = DetectorSettings(views=rotations)
     with pytest.raises(DataError, match="group 'class 1' has 1 image and a Gaussian needs"):
-        Detector.fit(trained, source, indices=np.array([0, 3, 1, 2, 5]), views=rotations)
+        Detector.fit(trained, source, settings, indices=np.array([0, 3, 1, 2, 5]))
     with pytest.raises(DataError, match="0 were given"):
         Detector.fit(trained, source).calibrate(source, indices=np.arange(0))
 
@@ -385,6 +391,10 @@ def test_a_detector_on_another_device_is_the_same(detector: Detector, source: Im
     moved = detector.to("cpu")
     assert torch.equal(moved(source.images).scores, detector(source.images).scores)
     assert moved.calibration is detector.calibration
+    elsewhere = detector.to("meta")
+    assert elsewhere.embedder.device.type == elsewhere.gaussians.mean.device.type == "meta"
+    assert detector.embedder.device.type == "cpu"  # and works as before
+    assert torch.equal(moved(source.images).scores, detector(source.images).scores)
 
 
 def test_a_detector_is_fitted_on_what_a_source_names(
@@ -394,3 +404,48 @@ def test_a_detector_is_fitted_on_what_a_source_names(
     np.savez(path, images=source.images, labels=source.labels, classes=source.classes)
     named, given = Detector.fit(trained, str(path)), Detector.fit(trained, source)
     assert torch.equal(named.gaussians.mean, given.gaussians.mean)
+
+
+def test_one_image_of_any_kind_is_resized_and_scored(
+    detector: Detector, source: ImageSet, tmp_path: Path
+) -> None:
+    pixels = np.kron(source.images[7].transpose(1, 2, 0), np.ones((2, 2, 1), np.uint8))
+    picture, path = Image.fromarray(pixels), tmp_path / "seven.png"
+    picture.save(path)
+    expected = detector(source.images[7:8]).scores
+    for image in (path, str(path), picture, pixels, pixels / 255, [path], [picture, pixels]):
+        verdicts = detector(image)
+        assert len(verdicts) == (len(image) if isinstance(image, list) else 1)
+        torch.testing.assert_close(
+            verdicts.scores, expected.expand(len(verdicts)), rtol=1e-3, atol=0
+        )
+    several = np.stack([pixels, pixels[::-1]])
+    torch.testing.assert_close(
+        detector(several).scores, detector(list(several)).scores, rtol=1e-5, atol=0
+    )
+
+
+def test_a_grey_image_and_a_transparent_one_are_images_too(detector: Detector) -> None:
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    as_colour = np.repeat(grey[:, :, None], 3, axis=2)
+    clear = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
+    white = Image.new("RGB", (20, 20), "white")
+    assert torch.equal(detector(grey).scores, detector(as_colour).scores)
+    assert torch.equal(detector(clear).scores, detector(white).scores)
+
+
+def test_files_that_are_no_images_are_named(detector: Detector, tmp_path: Path) -> None:
+    (tmp_path / "text.jpg").write_text("no image")
+    with pytest.raises(DataError, match="text.jpg cannot be read as an image: not an image of"):
+        detector(tmp_path / "text.jpg")
+    with pytest.raises(DataError, match="none.jpg cannot be read as an image: no such file"):
+        detector(["none.jpg"])
+    with pytest.raises(DataError, match=r"is a folder; score all .* detector.score\(folder\)"):
+        detector(tmp_path)
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize("choice", [{"space": "tail"}, {"classifier": "forest"}])
+def test_a_choice_that_does_not_exist_is_refused(choice: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="='(tail|forest)': choose '(head|linear)' or"):
+        DetectorSettings(**choice)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from oddone.detector import LinearProbe
+from oddone.transforms import rotations, rotations_and_mirrors
 
 
 def clusters(classes: int = 3, images: int = 90) -> tuple[torch.Tensor, torch.Tensor]:
@@ -18,7 +19,7 @@ def clusters(classes: int = 3, images: int = 90) -> tuple[torch.Tensor, torch.Te
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_view_is_named_by_the_regression_of_its_pose(classes: int) -> None:
     features, labels = clusters(classes)
-    probe = LinearProbe.fit(features, torch.arange(4), labels, classes)
+    probe = LinearProbe.fit(features, rotations, labels, classes)
     for pose in range(4):
         reference = LogisticRegression(C=100.0, max_iter=200).fit(features[pose], labels)
         ours = probe.probabilities(features[pose : pose + 1], torch.tensor([pose]))
@@ -28,7 +29,7 @@ def test_a_view_is_named_by_the_regression_of_its_pose(classes: int) -> None:
 def test_mirrored_views_are_learned_with_their_pose() -> None:
     features, labels = clusters()
     both = torch.cat([features, features.roll(1, dims=2)])
-    probe = LinearProbe.fit(both, torch.arange(4).repeat(2), labels, 3)
+    probe = LinearProbe.fit(both, rotations_and_mirrors, labels, 3)
     assert probe.weight.shape == (4, 3, 8)
     named = probe.probabilities(both, torch.arange(4).repeat(2)).argmax(dim=1)
     assert (named == labels).float().mean() > 0.95
@@ -37,7 +38,7 @@ def test_mirrored_views_are_learned_with_their_pose() -> None:
 def test_views_agree_by_multiplying_what_they_say() -> None:
     features, labels = clusters()
     poses = torch.arange(4)
-    probe = LinearProbe.fit(features, poses, labels, 3)
+    probe = LinearProbe.fit(features, rotations, labels, 3)
     apart = [probe.probabilities(features[[pose]], poses[[pose]]).double() for pose in range(4)]
     product = torch.stack(apart).prod(dim=0) ** (1 / 4)
     expected = product / product.sum(dim=1, keepdim=True)
@@ -49,6 +50,6 @@ def test_views_agree_by_multiplying_what_they_say() -> None:
 
 def test_one_class_is_certain_and_no_image_has_no_name() -> None:
     features, labels = clusters(classes=1)
-    probe = LinearProbe.fit(features, torch.arange(4), labels, 1)
+    probe = LinearProbe.fit(features, rotations, labels, 1)
     assert (probe.probabilities(features, torch.arange(4)) == 1).all()
     assert probe.probabilities(features[:, :0], torch.arange(4)).shape == (0, 1)

@@ -36,14 +36,6 @@ class Representation(NamedTuple):
     n_views: NumberOfViews
     space: Space
 
-    @property
-    def fitted_views(self) -> int:
-        """How many views the Gaussians are fitted on: mirrored ones are for tests only.
-
-        "The only difference is the number of augmented images", says the paper of 8-way SEI.
-        """
-        return min(self.n_views, len(rotations))
-
 
 Distances = Mapping[Representation, Mapping[str, PerView]]
 """The distances of images to the classes, by representation and by the name of their set."""
@@ -97,17 +89,13 @@ def _fitted(
 ) -> dict[Representation, Gaussians]:
     """Return one Gaussian per (pose, class) for each representation."""
     trained = embedder.trained
-    fitting = ViewEmbedder(
-        trained, VIEWS[4] if len(embedder.views) > len(rotations) else embedder.views
-    )
+    fitted_views = rotations if any(embedder.views.mirrored) else embedder.views
+    unmirrored = ViewEmbedder(trained, fitted_views)  # mirrored views would not be used
 
     def embed(images: ImageBatch) -> dict[Representation, PosedEmbeddings]:
-        embedded = fitting.embed(images)
+        embedded = unmirrored.embed(images)
         return {
-            each: PosedEmbeddings(
-                embedded.in_space(each.space)[: each.fitted_views],
-                fitting.views.poses[: each.fitted_views],
-            )
+            each: PosedEmbeddings.unmirrored(embedded.in_space(each.space), VIEWS[each.n_views])
             for each in representations
         }
 

@@ -35,7 +35,8 @@ from oddone.errors import SettingsWarning
 from oddone.fusion import Fuse, PerView, decide
 from oddone.progress import Progress
 from oddone.rng import stream
-from oddone.scoring import ImageBatch, process_batches, score_images
+from oddone.scoring import ImageBatch, ProcessedBatch, process_batches, score_images
+from oddone.transforms import one_view
 from oddone.verdicts import Verdict, Verdicts
 
 MOST_REFERENCES = 5000
@@ -282,17 +283,15 @@ class Detector:
             batch_size=self.batch_size if batch_size is None else batch_size,
             progress=progress,
         )
-        return (scored for batch in batches for scored in self._scored(*batch))
+        return (scored for batch in batches for scored in self._scored(batch))
 
-    def _scored(
-        self, pictures: list[Any], explanations: list[Explanation] | None
-    ) -> Iterator[ScoredImage]:
-        explained = iter(explanations or ())
-        for picture in pictures:
+    def _scored(self, batch: ProcessedBatch[list[Explanation]]) -> Iterator[ScoredImage]:
+        explanations = iter(batch.result or ())
+        for picture in batch.pictures:
             if picture.image is None:
                 yield ScoredImage(picture.path, None, None, picture.reason)
                 continue
-            verdict, _, neighbours = next(explained)
+            verdict, _, neighbours = next(explanations)
             name = self.classes[verdict.label]
             yield ScoredImage(picture.path, verdict, name, None, neighbours)
 
@@ -347,30 +346,30 @@ def _fitted(
     """Return the detector that is learned from the images of these indices."""
     labels, views = source.labels[indices], settings.views
 
-    def embed(images: ImageBatch) -> dict[Space, PosedEmbeddings]:
-        features, embeddings = embedder.embed(images)
+    def embed(images: ImageBatch) -> dict[str, PosedEmbeddings]:
+        embedded = embedder.embed(images)
         return {
-            "features": PosedEmbeddings(features, views.poses),
-            "head": PosedEmbeddings(embeddings, views.poses),
+            "gaussians": PosedEmbeddings.unmirrored(embedded.in_space(settings.space), views),
+            "probe": PosedEmbeddings(embedded.features, views.poses),
+            "references": PosedEmbeddings(embedded.embeddings[:1], one_view.poses),
         }
 
     referred, probed = (
         choose_evenly(labels, most, generator=stream(0, "references"))
         for most in (MOST_REFERENCES, MOST_PROBED)
     )
-    samples_of: dict[Space, Int[np.ndarray, " _"]] = {"head": referred, "features": probed}
     trained = embedder.trained
     statistics = fit_statistics(
         embed,
         trained,
         source,
         indices,
-        moments_of=[settings.space],
-        samples_of=samples_of,
+        moments_of=["gaussians"],
+        samples_of={"references": referred, "probe": probed},
         progress=progress,
     )
     gaussians = Gaussians.fit(
-        statistics.moments[settings.space],
+        statistics.moments["gaussians"],
         settings.shrinkage,
         n_poses=views.n_poses,
         tied=settings.tied,
@@ -379,7 +378,7 @@ def _fitted(
     probe = None
     if settings.classifier == "linear":
         probed_labels = torch.from_numpy(labels[probed])
-        features = statistics.samples["features"]
+        features = statistics.samples["probe"]
         probe = LinearProbe.fit(features, views, probed_labels, len(trained.classes))
         probe = probe.to(embedder.device)
     return Detector(
@@ -388,7 +387,7 @@ def _fitted(
         gaussians.to(embedder.device, torch.float32),
         probe,
         settings.fuse,
-        References.of(statistics.samples["head"][0], source, indices[referred]),
+        References.of(statistics.samples["references"][0], source, indices[referred]),
     )
 
 

@@ -5,6 +5,7 @@ they compute of an image: one kind of embedding, several at once, or those of ev
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from oddone.encoders import TrainedNetwork
 from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
 from oddone.scoring import ImageBatch, process_batches
+from oddone.transforms import ViewSet
 
 IMAGES_PER_MOMENTS = 1024
 """Moments are in float64, and cheaper for many images at once."""
@@ -33,12 +35,25 @@ class PosedEmbeddings(NamedTuple):
     poses: Sequence[int]
     """One for each view; a mirrored view has the pose of its rotation."""
 
+    @staticmethod
+    def unmirrored(
+        embeddings: Float[Tensor, "views images dim"], views: ViewSet
+    ) -> "PosedEmbeddings":
+        """Return what Gaussians are fitted on: un-augmented images, in each of the poses.
+
+        Mirrored views are for new images only. Of 8-way SEI the paper says that "the only
+        difference is the number of augmented images" (docs/paper.md has the measurement).
+        """
+        chosen = list(views.unmirrored)
+        return PosedEmbeddings(embeddings[chosen], [views.poses[view] for view in chosen])
+
 
 Embed = Callable[[ImageBatch], Mapping[Key, PosedEmbeddings]]
 """From images to one or several kinds of embeddings, by names of the caller's choice."""
 
 
-class FitStatistics(NamedTuple, Generic[Key]):
+@dataclass(frozen=True, eq=False)
+class FitStatistics(Generic[Key]):
     """What is learned from training images in one pass."""
 
     moments: dict[Key, Moments]

@@ -110,6 +110,11 @@ class ViewSet:
         return len(self.poses)
 
     @property
+    def unmirrored(self) -> tuple[int, ...]:
+        """Which of the views show the image as it is, in some pose."""
+        return tuple(view for view, mirrored in enumerate(self.mirrored) if not mirrored)
+
+    @property
     def n_poses(self) -> int:
         """How many different poses there are."""
         return max(self.poses) + 1
