@@ -65,7 +65,7 @@ def mcl(
     sibling_ones: bool = False,
     drawn: Sequence[Sequence[int]] | None = None,
 ) -> tuple[float, float]:
-    """The CCM and the SPA term. `drawn[i]` are the partners row i has drawn, if it draws."""
+    """Eq. 6 and 9. `drawn[i]` are the partners that row i attracts; by default all (Eq. 7)."""
     rows = range(len(z))
 
     def sim(i: int, j: int) -> float:
@@ -96,12 +96,10 @@ def mcl(
             for j in rows
             if labels[j] == labels[i] and poses[j] == poses[i] and parents[j] != parents[i]
         ]
-        strangers_and_partners = [k for k in rows if parents[k] != parents[i]]
+        other_parents = [k for k in rows if parents[k] != parents[i]]
         attracted = partners if drawn is None or not partners else drawn[i]
         ones = len(siblings) if sibling_ones else 0
-        spa.append(  # Eq. 9
-            _mean(minus_log_p(i, j, strangers_and_partners, ones) for j in attracted)
-        )
+        spa.append(_mean(minus_log_p(i, j, other_parents, ones) for j in attracted))  # Eq. 9
     return sum(ccm) / len(z), sum(spa) / len(z)
 
 

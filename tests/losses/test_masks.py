@@ -9,15 +9,15 @@ from oddone.losses.masks import (
     check_parents,
     check_rows,
     draw_partners,
-    joint,
-    numbered,
+    float_ids,
+    joint_labels,
     same,
     share,
 )
 
 
 def test_same_holds_one_for_equal_ids_and_zero_elsewhere() -> None:
-    ids = numbered(torch.tensor([7, -2, 7, 9]), like=torch.zeros(1))
+    ids = float_ids(torch.tensor([7, -2, 7, 9]), like=torch.zeros(1))
     block, window = torch.tensor([0, 3]), torch.tensor([0, 1, 2])
     torch.testing.assert_close(same(ids, block, window), torch.tensor([[1.0, 0, 1], [0, 0, 0]]))
 
@@ -30,7 +30,7 @@ def test_share_gives_equal_weights_and_leaves_an_empty_row_at_zero() -> None:
 
 @given(batches())
 def test_joint_ids_are_equal_just_where_label_and_pose_are(batch: LossBatch) -> None:
-    ids = joint(batch.labels, batch.poses)
+    ids = joint_labels(batch.labels, batch.poses)
     expected = (batch.labels[:, None] == batch.labels) & (batch.poses[:, None] == batch.poses)
     assert torch.equal(ids[:, None] == ids, expected)
 
@@ -51,8 +51,8 @@ def test_without_poses_partners_come_from_the_whole_class() -> None:
 
 @given(batches())
 def test_drawn_partners_share_the_group_but_not_the_parent(batch: LossBatch) -> None:
-    groups = numbered(joint(batch.labels, batch.poses), batch.embeddings)
-    parents = numbered(batch.parents, batch.embeddings)
+    groups = float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings)
+    parents = float_ids(batch.parents, batch.embeddings)
     drawn = draw_partners(groups, parents, 4, generator=torch.Generator().manual_seed(1))
     possible = (groups[:, None] == groups) & (parents[:, None] != parents)
     for row, partners in enumerate(drawn):
@@ -64,8 +64,8 @@ def test_drawn_partners_share_the_group_but_not_the_parent(batch: LossBatch) -> 
 
 def test_every_partner_is_drawn_equally_often() -> None:
     batch = make_batch(parents=6, views=3, classes=1, poses=1)
-    groups = numbered(batch.labels, batch.embeddings)
-    parents = numbered(batch.parents, batch.embeddings)
+    groups = float_ids(batch.labels, batch.embeddings)
+    parents = float_ids(batch.parents, batch.embeddings)
     draws = 20_000
     drawn = draw_partners(groups, parents, draws, generator=torch.Generator().manual_seed(0))
     for row in range(18):

@@ -15,7 +15,7 @@ import oracles
 from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.losses import MCLLoss, MCLSettings, MCLTerms, mcl_loss, simclr_loss
-from oddone.losses.masks import draw_partners, joint, numbered
+from oddone.losses.masks import draw_partners, float_ids, joint_labels
 
 # Small batches rarely meet Appendix A's conditions; one test below is about the warning itself.
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
@@ -49,8 +49,8 @@ def test_mcl_is_the_papers_equations(batch: LossBatch, settings: MCLSettings) ->
     drawn = None
     if settings.attraction == "sampled":
         drawn = draw_partners(
-            numbered(joint(batch.labels, batch.poses), batch.embeddings),
-            numbered(batch.parents, batch.embeddings),
+            float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings),
+            float_ids(batch.parents, batch.embeddings),
             settings.samples,
             generator=seeded(),
         ).tolist()
@@ -81,7 +81,7 @@ def test_without_masks_and_attraction_mcl_is_simclr(batch: LossBatch) -> None:
 def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: LossBatch) -> None:
     settings = MCLSettings(beta=5.0)
     joined = mcl_loss(
-        batch.embeddings, joint(batch.labels, batch.poses), None, batch.parents, settings
+        batch.embeddings, joint_labels(batch.labels, batch.poses), None, batch.parents, settings
     )
     torch.testing.assert_close(loss_of(batch, settings), joined)
 
@@ -125,8 +125,8 @@ def test_the_gradients_of_total_and_terms_are_right(
     )
 
 
-def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
-    """For two rows q, r of one group, dL/dsim(q, r) is the printed closed form."""
+def test_the_gradient_by_the_similarity_of_partners_is_the_closed_form() -> None:
+    """Eq. 23, with the p that differentiation gives: exp(alpha sim) over the denominator."""
     batch = make_batch(parents=6, classes=2, poses=1, dim=12)
     tau, alpha = 0.2, 0.05
     similarity = (
@@ -143,11 +143,11 @@ def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
     r = int(partners.nonzero()[0, 0])
     expected = 0.0
     for one, other in ((q, r), (r, q)):  # sim(q, r) is sim(r, q): both rows' losses move
-        strangers = batch.parents != batch.parents[one]
+        others = batch.parents != batch.parents[one]
         ccm = torch.where(batch.labels == batch.labels[one], alpha, 1 / tau)
-        denominator = (gram[one] * ccm).exp()[strangers].sum()
+        denominator = (gram[one] * ccm).exp()[others].sum()
         p_times_alpha = alpha * (alpha * gram[one, other]).exp() / denominator
-        partners = strangers & (batch.labels == batch.labels[one])
+        partners = others & (batch.labels == batch.labels[one])
         expected += (p_times_alpha - 1 / (tau * partners.sum())).item() / len(rows)
     assert gram.grad is not None
     assert (gram.grad[q, r] + gram.grad[r, q]).item() == pytest.approx(expected, rel=1e-9)
@@ -286,7 +286,7 @@ def test_memory_grows_with_rows_not_with_rows_squared(run_python: Callable[[str]
     before, after = run_python(
         """
         import torch
-        from oddone.losses import MCL, mcl_loss
+        from oddone.losses import MCLSettings, mcl_loss
 
         def print_peak_kibibytes():
             with open("/proc/self/status") as status:
@@ -296,7 +296,8 @@ def test_memory_grows_with_rows_not_with_rows_squared(run_python: Callable[[str]
         parents = torch.arange(rows // 2).repeat(2)
         embeddings = torch.randn(rows, 8, requires_grad=True)
         print_peak_kibibytes()
-        mcl_loss(embeddings, parents % 100, parents % 4, parents, MCL(alpha=0.01)).total.backward()
+        settings = MCLSettings(alpha=0.01)
+        mcl_loss(embeddings, parents % 100, parents % 4, parents, settings).total.backward()
         print_peak_kibibytes()
         """
     ).split()

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from oddone.encoders import Encoded, Encoder
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
-from oddone.losses.masks import joint
+from oddone.losses.masks import joint_labels
 from oddone.training.settings import TrainSettings
 from oddone.transforms import POSES
 
@@ -82,7 +82,7 @@ def loss_of(
         return Loss(mcl.total, {"ccm": mcl.ccm, "spa": mcl.spa})
     if settings.objective == "simclr":
         return Loss(simclr_loss(encoded.embeddings, rows.parents, temperature), {})
-    labels = joint(rows.labels, rows.poses) if task else rows.labels
+    labels = joint_labels(rows.labels, rows.poses) if task else rows.labels
     return Loss(supcon_loss(encoded.embeddings, labels, rows.parents, temperature), {})
 
 
