@@ -16,6 +16,16 @@ class LossBatch(NamedTuple):
     def take(self, rows: Tensor) -> "LossBatch":
         return LossBatch(*(tensor[rows] for tensor in self))
 
+    def shuffle_parents(self, seed: int) -> "tuple[LossBatch, Tensor]":
+        """Return the rows in another order, which keeps the views of each parent in theirs.
+
+        The second result holds the old number of each row.
+        """
+        shuffle = torch.randperm(len(self.parents), generator=torch.Generator().manual_seed(seed))
+        rows = torch.empty_like(shuffle)
+        rows[self.parents[shuffle].argsort(stable=True)] = self.parents.argsort(stable=True)
+        return self.take(rows), rows
+
 
 def make_batch(
     *,

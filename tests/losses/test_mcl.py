@@ -15,7 +15,8 @@ import oracles
 from batches import LossBatch, batches, make_batch
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.losses import MCLLoss, MCLSettings, MCLTerms, mcl_loss, simclr_loss
-from oddone.losses.masks import draw_partners, float_ids, joint_labels
+from oddone.losses.masks import draw_partner_images, draw_partners, float_ids, joint_labels
+from oddone.presets import authors
 
 # Small batches rarely meet Appendix A's conditions; one test below is about the warning itself.
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
@@ -27,7 +28,7 @@ settings_strategy = st.builds(
     beta=st.sampled_from([1.0, 2.0]),
     spa_weight=st.sampled_from([0.0, 0.5, 1.0]),
     denominator=st.sampled_from(["printed", "softmax"]),
-    attraction=st.sampled_from(["expectation", "sampled"]),
+    attraction=st.sampled_from(["expectation", "sampled", "sampled-image"]),
     samples=st.integers(1, 3),
     clamp=st.booleans(),
     spa_siblings=st.sampled_from(["absent", "ones"]),
@@ -47,8 +48,9 @@ def test_mcl_is_the_papers_equations(batch: LossBatch, settings: MCLSettings) ->
     if len(batch.parents) < 2:
         return  # the equations' denominators are empty
     drawn = None
-    if settings.attraction == "sampled":
-        drawn = draw_partners(
+    if settings.attraction != "expectation":
+        draw = draw_partners if settings.attraction == "sampled" else draw_partner_images
+        drawn = draw(
             float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings),
             float_ids(batch.parents, batch.embeddings),
             settings.samples,
@@ -99,8 +101,7 @@ def test_the_names_of_classes_poses_and_parents_do_not_matter(
     renamed = batch._replace(
         labels=10 - 3 * batch.labels, poses=batch.poses + 2**40, parents=-batch.parents
     )
-    sampled = settings.attraction == "sampled"  # draws differ, their expectation does not
-    settings = replace(settings, attraction="expectation") if sampled else settings
+    settings = replace(settings, attraction="expectation")  # the draws follow the names
     torch.testing.assert_close(loss_of(renamed, settings), loss_of(batch, settings))
 
 
@@ -242,17 +243,97 @@ def test_many_samples_approach_the_expectation() -> None:
     assert sampled.item() != exact.item()
 
 
-def test_the_same_seed_draws_the_same_partners() -> None:
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_with_one_partner_image_the_same_view_of_it_is_attracted(views: int) -> None:
+    """Two images of one class: whatever is drawn, row n of one attracts row n of the other."""
+    batch = make_batch(parents=2, classes=1, poses=1, views=views)
+    one, other = batch.parents.unique().tolist()
+    partner_images = {one: [other], other: [one]}
+    _, spa = oracles.mcl(
+        *(tensor.tolist() for tensor in batch),
+        tau=0.2,
+        alpha=0.05,
+        beta=2.5,
+        drawn=oracles.same_views(batch.parents.tolist(), partner_images),
+    )
+    ours = loss_of(batch, MCLSettings(attraction="sampled-image")).spa
+    assert ours.item() == pytest.approx(spa, rel=1e-9)
+
+
+def test_the_authors_settings_are_the_cross_entropy_of_their_code() -> None:
+    """Their CCM and SPA terms on whole matrices, for two views of an image side by side."""
+    settings = authors().loss
+    batch = make_batch(parents=24, classes=2, poses=2)
+    batch = batch.take(batch.parents.argsort(stable=True))
+    rows = torch.nn.functional.normalize(batch.embeddings, dim=1)
+    similarity = (rows @ rows.mT).clamp(min=1e-7)
+    itself = torch.eye(48, dtype=torch.bool)
+    siblings = batch.parents[:, None] == batch.parents
+    mates = batch.labels[:, None] == batch.labels
+    repel = torch.full_like(similarity, 1 / settings.temperature).masked_fill(mates, settings.beta)
+    twins = mates & (batch.poses[:, None] == batch.poses)
+    repel = repel.masked_fill(twins, settings.alpha)
+
+    def cross_entropy(repel: Tensor, targets: Tensor) -> Tensor:
+        repel = repel.scatter(1, targets[:, None], 1 / settings.temperature)
+        logits = (similarity * repel).masked_fill(itself, -math.inf)
+        return torch.nn.functional.cross_entropy(logits, targets)
+
+    drawn = draw_partner_images(
+        float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings),
+        float_ids(batch.parents, batch.embeddings),
+        1,
+        generator=seeded(),
+    )[::2, 0]
+    assert (drawn % 2 == 0).all()  # a first view attracts a first view
+    partner_rows = torch.stack((drawn, drawn + 1), dim=1).flatten()
+    ours = loss_of(batch, settings)
+    torch.testing.assert_close(ours.ccm, cross_entropy(repel, torch.arange(48) ^ 1))
+    torch.testing.assert_close(
+        ours.spa, cross_entropy(repel.masked_fill(siblings, 0), partner_rows)
+    )
+
+
+@given(batches(), settings_strategy, st.integers(0, 9))
+def test_the_order_of_parents_does_not_matter_to_sampled_images(
+    batch: LossBatch, settings: MCLSettings, seed: int
+) -> None:
+    settings = replace(settings, attraction="sampled-image")
+    shuffled, _ = batch.shuffle_parents(seed)
+    torch.testing.assert_close(loss_of(shuffled, settings), loss_of(batch, settings))
+
+
+def test_numbering_all_views_from_the_other_end_does_not_matter_to_sampled_images() -> None:
+    batch = make_batch(parents=30, views=3)
+    settings = MCLSettings(attraction="sampled-image")
+    reversed_rows = batch.take(torch.arange(len(batch.parents)).flip(0))
+    torch.testing.assert_close(loss_of(reversed_rows, settings), loss_of(batch, settings))
+
+
+@pytest.mark.parametrize("attraction", ["expectation", "sampled", "sampled-image"])
+def test_without_any_partner_spa_is_zero_and_so_is_its_gradient(attraction: str) -> None:
+    batch = make_batch(parents=5)._replace(labels=make_batch(parents=5).parents)
+    embeddings = batch.embeddings.requires_grad_()
+    terms = loss_of(batch, MCLSettings(attraction=attraction))
+    (gradient,) = torch.autograd.grad(terms.spa, embeddings)
+    assert terms.ccm > 0
+    assert terms.spa == 0
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("attraction", ["sampled", "sampled-image"])
+def test_the_same_seed_draws_the_same_partners(attraction: str) -> None:
     batch = make_batch()
-    settings = MCLSettings(attraction="sampled")
+    settings = MCLSettings(attraction=attraction)
     assert loss_of(batch, settings) == loss_of(batch, settings)
     others = [mcl_loss(*batch, settings, generator=seeded(s)).spa.item() for s in range(1, 5)]
     assert len(set(others)) > 1
 
 
-def test_sampling_without_a_generator_names_the_fix() -> None:
-    with pytest.raises(SettingsError, match="pass mcl_loss a torch"):
-        mcl_loss(*make_batch(), MCLSettings(attraction="sampled"))
+@pytest.mark.parametrize("attraction", ["sampled", "sampled-image"])
+def test_sampling_without_a_generator_names_the_fix(attraction: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{attraction}' draws.*pass mcl_loss a torch"):
+        mcl_loss(*make_batch(), MCLSettings(attraction=attraction))
 
 
 def test_a_row_without_partner_adds_nothing_and_is_reported(
@@ -271,10 +352,11 @@ def test_a_row_without_partner_adds_nothing_and_is_reported(
     assert "of 9 rows, 1 have no sibling (CCM) and 1 no partner (SPA)" in caplog.text
 
 
-def test_a_batch_without_any_row_has_loss_zero() -> None:
+@pytest.mark.parametrize("attraction", ["expectation", "sampled", "sampled-image"])
+def test_a_batch_without_any_row_has_loss_zero(attraction: str) -> None:
     empty = make_batch().take(torch.empty(0, dtype=torch.long))
     embeddings = empty.embeddings.requires_grad_()
-    terms = loss_of(empty, MCLSettings())
+    terms = loss_of(empty, MCLSettings(attraction=attraction))
     terms.total.backward()
     assert terms == (0, 0, 0)
     assert embeddings.grad is not None

@@ -41,7 +41,7 @@ def test_the_paper_is_as_printed() -> None:
 
 def test_the_authors_differ_where_their_code_does() -> None:
     loss = authors().loss
-    assert (loss.beta, loss.denominator, loss.attraction) == (2, "softmax", "sampled")
+    assert (loss.beta, loss.denominator, loss.attraction) == (2, "softmax", "sampled-image")
     assert (loss.clamp, loss.spa_siblings) == (True, "ones")
     assert authors().optimiser.nesterov
     assert authors().optimiser.final_share == 5e-4

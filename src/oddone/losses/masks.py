@@ -149,6 +149,38 @@ def draw_partners(
     return drawn
 
 
+def draw_partner_images(
+    group_ids: Float[Tensor, " rows"],
+    parent_ids: Float[Tensor, " rows"],
+    samples: int,
+    *,
+    generator: torch.Generator,
+) -> Int[Tensor, "rows samples"]:
+    """Return, for each row, the same view of the partner images that its parent has drawn.
+
+    Each parent draws so many other parents of its group, uniformly with replacement, and all of
+    its rows share the draw: its first row gets the first rows of the drawn parents, its second row
+    the second rows, and so on. First and second are places among the rows of one parent, in the
+    order of the batch. Where a drawn parent has fewer rows, counting goes round: of a parent with
+    two rows, a third row gets the first. A row whose parent has no partner gets itself.
+
+    The draw depends on the ids alone, so rows may come in any order that keeps the views of each
+    parent in theirs.
+    """
+    _, parent, views = parent_ids.unique(return_inverse=True, return_counts=True)
+    by_parent = parent.argsort(stable=True)
+    first = views.cumsum(dim=0) - views  # where the rows of each parent start in `by_parent`
+    view = torch.empty_like(parent)
+    view[by_parent] = torch.arange(len(parent), device=parent.device) - first[parent[by_parent]]
+
+    # Parents with one row each draw as rows do.
+    drawn = draw_partners(
+        group_ids[by_parent[first]], parent_ids[by_parent[first]], samples, generator=generator
+    )[parent]
+    same_views: Tensor = by_parent[first[drawn] + view[:, None] % views[drawn]]
+    return same_views
+
+
 def _rows_with_same_id(ids: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """Return how many rows have the same id as each row."""
     _, inverse, counts = ids.unique(return_inverse=True, return_counts=True)

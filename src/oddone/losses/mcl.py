@@ -18,6 +18,7 @@ from oddone.losses.masks import (
     check_parents,
     check_rows,
     count_unpaired,
+    draw_partner_images,
     draw_partners,
     float_ids,
     joint_labels,
@@ -29,7 +30,7 @@ from oddone.losses.simclr import check_temperature
 
 logger = logging.getLogger(__name__)
 
-Attraction = Literal["expectation", "sampled"]
+Attraction = Literal["expectation", "sampled", "sampled-image"]
 SpaSiblings = Literal["absent", "ones"]
 
 
@@ -61,9 +62,11 @@ class MCLSettings:
     it ("printed") or 1/temperature ("softmax")."""
     attraction: Attraction = "expectation"
     """What SPA attracts: "expectation" all partners alike, which is the exact expectation of Eq. 9;
-    "sampled" partners that each row draws at random."""
+    "sampled" partners that each row draws at random; "sampled-image" the same view of partner
+    images, which each image draws at random, as in the authors' code."""
     samples: int = 1
-    """How many partners each row draws when `attraction` is "sampled"."""
+    """How many partners each row draws ("sampled"), or how many images each image
+    ("sampled-image")."""
     clamp: bool = False
     """Whether negative similarities are clamped to about zero, as in the authors' code."""
     spa_siblings: SpaSiblings = "absent"
@@ -198,7 +201,8 @@ def _partner_weights(
             f"attraction={settings.attraction!r} draws partners at random: "
             f"pass mcl_loss a torch.Generator"
         )
-    drawn = draw_partners(group_ids, parent_ids, settings.samples, generator=generator)
+    draw = draw_partners if settings.attraction == "sampled" else draw_partner_images
+    drawn = draw(group_ids, parent_ids, settings.samples, generator=generator)
 
     def sampled(block: Tensor, window: Tensor, partners: Tensor) -> Tensor:
         column = torch.empty_like(drawn[:, 0])  # where each row stands in the window
