@@ -83,7 +83,10 @@ def loss_of(
     if settings.objective == "simclr":
         return Loss(simclr_loss(encoded.embeddings, rows.parents, temperature), {})
     labels = joint_labels(rows.labels, rows.poses) if task else rows.labels
-    return Loss(supcon_loss(encoded.embeddings, labels, rows.parents, temperature), {})
+    supclr = supcon_loss(
+        encoded.embeddings, labels, rows.parents, temperature, settings.supclr_siblings
+    )
+    return Loss(supclr, {})
 
 
 def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, ""]:
