@@ -37,8 +37,8 @@ poses, labels = parents % {POSES}, parents // {POSES} % {CLASSES}
 """
 NOTHING = ""
 OURS = f"""
-from oddone.losses import MCL, mcl_loss
-settings = MCL(temperature={TEMPERATURE}, alpha=0.003)
+from oddone.losses import MCLSettings, mcl_loss
+settings = MCLSettings(temperature={TEMPERATURE}, alpha=0.003)
 mcl_loss(embeddings, labels, poses, parents, settings).total.backward()
 """
 PEER = f"""

@@ -6,6 +6,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from oddone.losses import MCLSettings, MCLTerms, mcl_loss
+
 
 class LossBatch(NamedTuple):
     embeddings: Tensor
@@ -15,6 +17,25 @@ class LossBatch(NamedTuple):
 
     def take(self, rows: Tensor) -> "LossBatch":
         return LossBatch(*(tensor[rows] for tensor in self))
+
+    def shuffle_parents(self, seed: int) -> "tuple[LossBatch, Tensor]":
+        """Return the rows in another order, which keeps the views of each parent in theirs.
+
+        The second result holds the old number of each row.
+        """
+        shuffle = torch.randperm(len(self.parents), generator=seeded(seed))
+        rows = torch.empty_like(shuffle)
+        rows[self.parents[shuffle].argsort(stable=True)] = self.parents.argsort(stable=True)
+        return self.take(rows), rows
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def loss_of(batch: LossBatch, settings: MCLSettings, **changes: Tensor) -> MCLTerms:
+    """Return the MCL loss of the batch with some of its tensors changed, always drawn alike."""
+    return mcl_loss(*batch._replace(**changes), settings, generator=seeded())
 
 
 def make_batch(
@@ -28,7 +49,7 @@ def make_batch(
     seed: int = 0,
 ) -> LossBatch:
     """Return `parents` posed images with so many views each, in a shuffled order."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     # Odd ids, so that nothing relies on 0, 1, 2, ...
     label = torch.randint(classes, (parents,), generator=generator) * 7 - 5
     pose = torch.randint(poses, (parents,), generator=generator) * 90

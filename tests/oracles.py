@@ -1,7 +1,7 @@
 """The paper's equations as slow loops over Python floats. Nothing here shares code with oddone."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Vector = Sequence[float]
 
@@ -65,7 +65,7 @@ def mcl(
     sibling_ones: bool = False,
     drawn: Sequence[Sequence[int]] | None = None,
 ) -> tuple[float, float]:
-    """The CCM and the SPA term. `drawn[i]` are the partners row i has drawn, if it draws."""
+    """Eq. 6 and 9. `drawn[i]` are the partners that row i attracts; by default all (Eq. 7)."""
     rows = range(len(z))
 
     def sim(i: int, j: int) -> float:
@@ -96,13 +96,30 @@ def mcl(
             for j in rows
             if labels[j] == labels[i] and poses[j] == poses[i] and parents[j] != parents[i]
         ]
-        strangers_and_partners = [k for k in rows if parents[k] != parents[i]]
+        other_parents = [k for k in rows if parents[k] != parents[i]]
         attracted = partners if drawn is None or not partners else drawn[i]
         ones = len(siblings) if sibling_ones else 0
-        spa.append(  # Eq. 9
-            _mean(minus_log_p(i, j, strangers_and_partners, ones) for j in attracted)
-        )
+        spa.append(_mean(minus_log_p(i, j, other_parents, ones) for j in attracted))  # Eq. 9
     return sum(ccm) / len(z), sum(spa) / len(z)
+
+
+def same_views(
+    parents: Sequence[int], partner_images: Mapping[int, Sequence[int]]
+) -> list[list[int]]:
+    """For each row, the same view of every image that its parent has drawn (the authors' code).
+
+    A row that is the n-th of its parent attracts the n-th row of the drawn image. If that has
+    fewer rows, counting starts again at its first.
+    """
+    rows_of: dict[int, list[int]] = {}
+    for row, parent in enumerate(parents):
+        rows_of.setdefault(parent, []).append(row)
+    attracted = []
+    for row, parent in enumerate(parents):
+        view = rows_of[parent].index(row)
+        views = [rows_of[drawn] for drawn in partner_images[parent]]
+        attracted.append([rows[view % len(rows)] for rows in views])
+    return attracted
 
 
 # --- Section 3: inference ---------------------------------------------------------------------

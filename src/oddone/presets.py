@@ -19,11 +19,14 @@ def paper() -> TrainSettings:
 
 
 def authors() -> TrainSettings:
-    """Return the authors' published code: its denominators, its sampling, its optimiser."""
+    """Return the settings of the authors' published code where it differs from the paper.
+
+    These are its denominators, one partner image per image in SPA, its clamp and its optimiser.
+    """
     loss = MCLSettings(
         beta=2.0,
         denominator="softmax",
-        attraction="sampled",
+        attraction="sampled-image",
         clamp=True,
         spa_siblings="ones",
     )

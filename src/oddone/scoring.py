@@ -80,8 +80,11 @@ def process_batches(
     """
     if batch_size < 1:
         raise SettingsError(f"batch_size={batch_size}: choose 1 or more, or None for a good one")
-    pictures = stream(source, size=size, indices=indices, progress=progress)
-    return _processed(process, pictures, batch_size)
+    if not isinstance(source, ImageSet):
+        return _processed(process, stream(source, size=size, progress=progress), batch_size)
+    pictures = stream(source, size=size, indices=indices)
+    batches = _processed(process, pictures, batch_size)
+    return batches if progress is None else _shown(batches, len(source), indices, progress)
 
 
 def _processed(
@@ -91,6 +94,20 @@ def _processed(
         images = [picture.image for picture in batch if picture.image is not None]
         result = process(torch.from_numpy(np.stack(images))) if images else None
         yield ProcessedBatch(batch, result)
+
+
+def _shown(
+    batches: Iterator[ProcessedBatch[Result]],
+    total: int,
+    indices: Int[np.ndarray, " some"] | None,
+    progress: Progress,
+) -> Iterator[ProcessedBatch[Result]]:
+    """Yield the batches of a set, whose progress counts what is processed, not what is read."""
+    done = 0
+    for batch in batches:
+        done += len(batch.pictures)
+        progress(done, total if indices is None else len(indices), "images")
+        yield batch
 
 
 def score_images(

@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.covariance import OAS
 
 from oddone.data import ImageSet
+from oddone.data.decode import decode
 from oddone.density import Shrinkage
 from oddone.detector import Detector, DetectorSettings, Space
 from oddone.encoders import TrainedNetwork
@@ -409,20 +410,25 @@ def test_a_detector_is_fitted_on_what_a_source_names(
 def test_one_image_of_any_kind_is_resized_and_scored(
     detector: Detector, source: ImageSet, tmp_path: Path
 ) -> None:
-    pixels = np.kron(source.images[7].transpose(1, 2, 0), np.ones((2, 2, 1), np.uint8))
+    pixels = source.images[7].transpose(1, 2, 0)
     picture, path = Image.fromarray(pixels), tmp_path / "seven.png"
     picture.save(path)
     expected = detector(source.images[7:8]).scores
     for image in (path, str(path), picture, pixels, pixels / 255, [path], [picture, pixels]):
-        verdicts = detector(image)
-        assert len(verdicts) == (len(image) if isinstance(image, list) else 1)
-        torch.testing.assert_close(
-            verdicts.scores, expected.expand(len(verdicts)), rtol=1e-3, atol=0
-        )
+        scores, count = detector(image).scores, len(image) if isinstance(image, list) else 1
+        torch.testing.assert_close(scores, expected.expand(count), rtol=1e-5, atol=0)
     several = np.stack([pixels, pixels[::-1]])
-    torch.testing.assert_close(
-        detector(several).scores, detector(list(several)).scores, rtol=1e-5, atol=0
-    )
+    assert torch.equal(detector(several).scores, detector(list(several)).scores)
+
+
+def test_an_image_of_another_size_is_resized_as_files_are(
+    detector: Detector, tmp_path: Path
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 25, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "large.png")
+    resized = decode(tmp_path / "large.png", 16)
+    for image in (tmp_path / "large.png", Image.fromarray(pixels), pixels):
+        assert torch.equal(detector(image).scores, detector(resized[None]).scores)
 
 
 def test_a_grey_image_and_a_transparent_one_are_images_too(detector: Detector) -> None:

@@ -1,9 +1,7 @@
 import logging
 import math
 import re
-import sys
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,10 +10,11 @@ from hypothesis import given, settings as settings_of_hypothesis, strategies as 
 from torch import Tensor
 
 import oracles
-from batches import LossBatch, batches, make_batch
+from batches import LossBatch, batches, loss_of, make_batch, seeded
 from oddone.errors import DataError, SettingsError, SettingsWarning
-from oddone.losses import MCLLoss, MCLSettings, MCLTerms, mcl_loss, simclr_loss
-from oddone.losses.masks import draw_partners, joint, numbered
+from oddone.losses import MCLLoss, MCLSettings, mcl_loss, simclr_loss
+from oddone.losses.masks import draw_partner_images, draw_partners, float_ids, joint_labels
+from oddone.presets import authors
 
 # Small batches rarely meet Appendix A's conditions; one test below is about the warning itself.
 pytestmark = pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
@@ -27,19 +26,11 @@ settings_strategy = st.builds(
     beta=st.sampled_from([1.0, 2.0]),
     spa_weight=st.sampled_from([0.0, 0.5, 1.0]),
     denominator=st.sampled_from(["printed", "softmax"]),
-    attraction=st.sampled_from(["expectation", "sampled"]),
+    attraction=st.sampled_from(["expectation", "sampled", "sampled-image"]),
     samples=st.integers(1, 3),
     clamp=st.booleans(),
     spa_siblings=st.sampled_from(["absent", "ones"]),
 )
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def loss_of(batch: LossBatch, settings: MCLSettings, **changes: Tensor) -> MCLTerms:
-    return mcl_loss(*batch._replace(**changes), settings, generator=seeded())
 
 
 @given(batches(), settings_strategy)
@@ -47,10 +38,11 @@ def test_mcl_is_the_papers_equations(batch: LossBatch, settings: MCLSettings) ->
     if len(batch.parents) < 2:
         return  # the equations' denominators are empty
     drawn = None
-    if settings.attraction == "sampled":
-        drawn = draw_partners(
-            numbered(joint(batch.labels, batch.poses), batch.embeddings),
-            numbered(batch.parents, batch.embeddings),
+    if settings.attraction != "expectation":
+        draw = draw_partners if settings.attraction == "sampled" else draw_partner_images
+        drawn = draw(
+            float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings),
+            float_ids(batch.parents, batch.embeddings),
             settings.samples,
             generator=seeded(),
         ).tolist()
@@ -81,7 +73,7 @@ def test_without_masks_and_attraction_mcl_is_simclr(batch: LossBatch) -> None:
 def test_with_the_highest_beta_mcl_is_mcl_on_joint_labels(batch: LossBatch) -> None:
     settings = MCLSettings(beta=5.0)
     joined = mcl_loss(
-        batch.embeddings, joint(batch.labels, batch.poses), None, batch.parents, settings
+        batch.embeddings, joint_labels(batch.labels, batch.poses), None, batch.parents, settings
     )
     torch.testing.assert_close(loss_of(batch, settings), joined)
 
@@ -99,8 +91,7 @@ def test_the_names_of_classes_poses_and_parents_do_not_matter(
     renamed = batch._replace(
         labels=10 - 3 * batch.labels, poses=batch.poses + 2**40, parents=-batch.parents
     )
-    sampled = settings.attraction == "sampled"  # draws differ, their expectation does not
-    settings = replace(settings, attraction="expectation") if sampled else settings
+    settings = replace(settings, attraction="expectation")  # the draws follow the names
     torch.testing.assert_close(loss_of(renamed, settings), loss_of(batch, settings))
 
 
@@ -125,115 +116,6 @@ def test_the_gradients_of_total_and_terms_are_right(
     )
 
 
-def test_the_gradient_to_a_partner_is_that_of_appendix_a() -> None:
-    """For two rows q, r of one group, dL/dsim(q, r) is the printed closed form."""
-    batch = make_batch(parents=6, classes=2, poses=1, dim=12)
-    tau, alpha = 0.2, 0.05
-    similarity = (
-        torch.nn.functional.normalize(batch.embeddings)
-        @ torch.nn.functional.normalize(batch.embeddings).mT
-    )
-    # Push one similarity alone: a symmetric matrix with unit diagonal is a Gram matrix, and its
-    # Cholesky factor has just these similarities.
-    gram = (0.5 * similarity + 0.5 * torch.eye(12)).requires_grad_()
-    rows = torch.linalg.cholesky(gram)
-    loss_of(batch, MCLSettings(temperature=tau, alpha=alpha), embeddings=rows).spa.backward()
-    q = 0
-    partners = (batch.labels == batch.labels[q]) & (batch.parents != batch.parents[q])
-    r = int(partners.nonzero()[0, 0])
-    expected = 0.0
-    for one, other in ((q, r), (r, q)):  # sim(q, r) is sim(r, q): both rows' losses move
-        strangers = batch.parents != batch.parents[one]
-        ccm = torch.where(batch.labels == batch.labels[one], alpha, 1 / tau)
-        denominator = (gram[one] * ccm).exp()[strangers].sum()
-        p_times_alpha = alpha * (alpha * gram[one, other]).exp() / denominator
-        partners = strangers & (batch.labels == batch.labels[one])
-        expected += (p_times_alpha - 1 / (tau * partners.sum())).item() / len(rows)
-    assert gram.grad is not None
-    assert (gram.grad[q, r] + gram.grad[r, q]).item() == pytest.approx(expected, rel=1e-9)
-
-
-def dense_mcl(batch: LossBatch, settings: MCLSettings) -> tuple[Tensor, Tensor]:
-    """Eq. 6 and 9 on whole matrices, differentiated by autograd."""
-    rows = torch.nn.functional.normalize(batch.embeddings, dim=1)
-    similarity = rows @ rows.mT
-    itself = torch.eye(len(rows), dtype=torch.bool)
-    siblings = batch.parents[:, None] == batch.parents
-    mates = batch.labels[:, None] == batch.labels
-    twins = mates & (batch.poses[:, None] == batch.poses)
-    repel = torch.full_like(similarity, 1 / settings.temperature)
-    repel = repel.masked_fill(mates, settings.beta).masked_fill(twins, settings.alpha)
-
-    def contrast(attract: Tensor, absent: Tensor) -> Tensor:
-        push = (repel * similarity).masked_fill(absent, -math.inf).logsumexp(dim=1)
-        weights = attract / attract.sum(dim=1, keepdim=True).clamp(min=1)
-        pull = (weights * similarity).sum(dim=1) / settings.temperature
-        return torch.where(attract.any(dim=1), push - pull, 0).mean()
-
-    return contrast(siblings & ~itself, itself), contrast(twins & ~siblings, siblings)
-
-
-@pytest.mark.parametrize("classes", [1, 3, 10, 300])
-def test_blocks_of_rows_equal_the_dense_form(classes: int) -> None:
-    batch = make_batch(parents=450, classes=classes, poses=4, dim=32, dtype=torch.float32)
-    settings = MCLSettings(spa_weight=0.5)
-    embeddings = batch.embeddings.requires_grad_()
-    ours = loss_of(batch, settings)
-    (our_gradient,) = torch.autograd.grad(ours.total, embeddings)
-    ccm, spa = dense_mcl(batch, settings)
-    (dense_gradient,) = torch.autograd.grad(ccm + 0.5 * spa, embeddings)
-    torch.testing.assert_close((ours.ccm, ours.spa), (ccm, spa), rtol=1e-5, atol=0)
-    error = (our_gradient - dense_gradient).norm() / dense_gradient.norm()
-    assert error < 1e-5
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("denominator", ["printed", "softmax"])
-@pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e4])
-def test_loss_and_gradient_are_finite_in_every_precision(
-    dtype: torch.dtype, denominator: str, scale: float
-) -> None:
-    batch = make_batch(parents=20)
-    embeddings = (batch.embeddings * scale).to(dtype).requires_grad_()
-    terms = loss_of(batch, MCLSettings(denominator=denominator), embeddings=embeddings)
-    terms.total.backward()
-    assert terms.total.dtype == (dtype if dtype == torch.float64 else torch.float32)
-    assert all(term.isfinite() for term in terms)
-    assert embeddings.grad is not None
-    assert embeddings.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("denominator", ["printed", "softmax"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_very_low_temperature_overflows_nothing(denominator: str, dtype: torch.dtype) -> None:
-    batch = make_batch(parents=20, dtype=dtype)
-    embeddings = batch.embeddings.requires_grad_()
-    terms = loss_of(batch, MCLSettings(temperature=0.005, denominator=denominator))
-    terms.total.backward()
-    assert all(term.isfinite() for term in terms)
-    assert embeddings.grad is not None
-    assert embeddings.grad.isfinite().all()
-
-
-def test_autocast_leaves_the_similarities_in_float32() -> None:
-    batch = make_batch(parents=50, dim=64, dtype=torch.float32)
-    expected = loss_of(batch, MCLSettings())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(loss_of(batch, MCLSettings()), expected)
-
-
-def test_softmax_makes_every_pair_a_cross_entropy_and_never_negative() -> None:
-    batch = make_batch(parents=3, classes=1, poses=1)
-    batch.embeddings[:] = batch.embeddings[0]  # all rows alike: the easiest pairs there are
-    printed, softmax = (
-        loss_of(batch, MCLSettings()),
-        loss_of(batch, MCLSettings(denominator="softmax")),
-    )
-    assert printed.total < 0
-    assert softmax.ccm > 0
-    assert softmax.spa > 0
-
-
 def test_many_samples_approach_the_expectation() -> None:
     batch = make_batch(parents=20)
     exact = loss_of(batch, MCLSettings()).spa
@@ -242,17 +124,97 @@ def test_many_samples_approach_the_expectation() -> None:
     assert sampled.item() != exact.item()
 
 
-def test_the_same_seed_draws_the_same_partners() -> None:
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_with_one_partner_image_the_same_view_of_it_is_attracted(views: int) -> None:
+    """Two images of one class: whatever is drawn, row n of one attracts row n of the other."""
+    batch = make_batch(parents=2, classes=1, poses=1, views=views)
+    one, other = batch.parents.unique().tolist()
+    partner_images = {one: [other], other: [one]}
+    _, spa = oracles.mcl(
+        *(tensor.tolist() for tensor in batch),
+        tau=0.2,
+        alpha=0.05,
+        beta=2.5,
+        drawn=oracles.same_views(batch.parents.tolist(), partner_images),
+    )
+    ours = loss_of(batch, MCLSettings(attraction="sampled-image")).spa
+    assert ours.item() == pytest.approx(spa, rel=1e-9)
+
+
+def test_the_authors_settings_are_the_cross_entropy_of_their_code() -> None:
+    """Their CCM and SPA terms on whole matrices, for two views of an image side by side."""
+    settings = authors().loss
+    batch = make_batch(parents=24, classes=2, poses=2)
+    batch = batch.take(batch.parents.argsort(stable=True))
+    rows = torch.nn.functional.normalize(batch.embeddings, dim=1)
+    similarity = (rows @ rows.mT).clamp(min=1e-7)
+    itself = torch.eye(48, dtype=torch.bool)
+    siblings = batch.parents[:, None] == batch.parents
+    mates = batch.labels[:, None] == batch.labels
+    repel = torch.full_like(similarity, 1 / settings.temperature).masked_fill(mates, settings.beta)
+    twins = mates & (batch.poses[:, None] == batch.poses)
+    repel = repel.masked_fill(twins, settings.alpha)
+
+    def cross_entropy(repel: Tensor, targets: Tensor) -> Tensor:
+        repel = repel.scatter(1, targets[:, None], 1 / settings.temperature)
+        logits = (similarity * repel).masked_fill(itself, -math.inf)
+        return torch.nn.functional.cross_entropy(logits, targets)
+
+    drawn = draw_partner_images(
+        float_ids(joint_labels(batch.labels, batch.poses), batch.embeddings),
+        float_ids(batch.parents, batch.embeddings),
+        1,
+        generator=seeded(),
+    )[::2, 0]
+    assert (drawn % 2 == 0).all()  # a first view attracts a first view
+    partner_rows = torch.stack((drawn, drawn + 1), dim=1).flatten()
+    ours = loss_of(batch, settings)
+    torch.testing.assert_close(ours.ccm, cross_entropy(repel, torch.arange(48) ^ 1))
+    torch.testing.assert_close(
+        ours.spa, cross_entropy(repel.masked_fill(siblings, 0), partner_rows)
+    )
+
+
+@given(batches(), settings_strategy, st.integers(0, 9))
+def test_the_order_of_parents_does_not_matter_to_sampled_images(
+    batch: LossBatch, settings: MCLSettings, seed: int
+) -> None:
+    settings = replace(settings, attraction="sampled-image")
+    shuffled, _ = batch.shuffle_parents(seed)
+    torch.testing.assert_close(loss_of(shuffled, settings), loss_of(batch, settings))
+
+
+def test_numbering_all_views_from_the_other_end_does_not_matter_to_sampled_images() -> None:
+    batch = make_batch(parents=30, views=3)
+    settings = MCLSettings(attraction="sampled-image")
+    reversed_rows = batch.take(torch.arange(len(batch.parents)).flip(0))
+    torch.testing.assert_close(loss_of(reversed_rows, settings), loss_of(batch, settings))
+
+
+@pytest.mark.parametrize("attraction", ["expectation", "sampled", "sampled-image"])
+def test_without_any_partner_spa_is_zero_and_so_is_its_gradient(attraction: str) -> None:
+    batch = make_batch(parents=5)._replace(labels=make_batch(parents=5).parents)
+    embeddings = batch.embeddings.requires_grad_()
+    terms = loss_of(batch, MCLSettings(attraction=attraction))
+    (gradient,) = torch.autograd.grad(terms.spa, embeddings)
+    assert terms.ccm > 0
+    assert terms.spa == 0
+    assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("attraction", ["sampled", "sampled-image"])
+def test_the_same_seed_draws_the_same_partners(attraction: str) -> None:
     batch = make_batch()
-    settings = MCLSettings(attraction="sampled")
+    settings = MCLSettings(attraction=attraction)
     assert loss_of(batch, settings) == loss_of(batch, settings)
     others = [mcl_loss(*batch, settings, generator=seeded(s)).spa.item() for s in range(1, 5)]
     assert len(set(others)) > 1
 
 
-def test_sampling_without_a_generator_names_the_fix() -> None:
-    with pytest.raises(SettingsError, match="pass mcl_loss a torch"):
-        mcl_loss(*make_batch(), MCLSettings(attraction="sampled"))
+@pytest.mark.parametrize("attraction", ["sampled", "sampled-image"])
+def test_sampling_without_a_generator_names_the_fix(attraction: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{attraction}' draws.*pass mcl_loss a torch"):
+        mcl_loss(*make_batch(), MCLSettings(attraction=attraction))
 
 
 def test_a_row_without_partner_adds_nothing_and_is_reported(
@@ -271,36 +233,14 @@ def test_a_row_without_partner_adds_nothing_and_is_reported(
     assert "of 9 rows, 1 have no sibling (CCM) and 1 no partner (SPA)" in caplog.text
 
 
-def test_a_batch_without_any_row_has_loss_zero() -> None:
+@pytest.mark.parametrize("attraction", ["expectation", "sampled", "sampled-image"])
+def test_a_batch_without_any_row_has_loss_zero(attraction: str) -> None:
     empty = make_batch().take(torch.empty(0, dtype=torch.long))
     embeddings = empty.embeddings.requires_grad_()
-    terms = loss_of(empty, MCLSettings())
+    terms = loss_of(empty, MCLSettings(attraction=attraction))
     terms.total.backward()
     assert terms == (0, 0, 0)
     assert embeddings.grad is not None
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads peak memory from /proc")
-def test_memory_grows_with_rows_not_with_rows_squared(run_python: Callable[[str], str]) -> None:
-    """At 32,768 rows one float32 matrix of rows x rows would be 4.3 GB."""
-    before, after = run_python(
-        """
-        import torch
-        from oddone.losses import MCL, mcl_loss
-
-        def print_peak_kibibytes():
-            with open("/proc/self/status") as status:
-                print(next(line for line in status if line.startswith("VmHWM")).split()[1])
-
-        rows = 32_768
-        parents = torch.arange(rows // 2).repeat(2)
-        embeddings = torch.randn(rows, 8, requires_grad=True)
-        print_peak_kibibytes()
-        mcl_loss(embeddings, parents % 100, parents % 4, parents, MCL(alpha=0.01)).total.backward()
-        print_peak_kibibytes()
-        """
-    ).split()
-    assert int(after) - int(before) < 400_000
 
 
 def test_the_interval_of_alpha_is_the_papers() -> None:

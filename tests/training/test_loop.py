@@ -198,12 +198,18 @@ def test_unlabelled_images_train_simclr(tmp_path: Path) -> None:
     assert train_network(source, settings, begun(tmp_path / "run", settings)).finished
 
 
-def test_rows_without_a_positive_are_reported(tmp_path: Path) -> None:
-    settings = tiny_settings(steps=1)
+@pytest.mark.parametrize(
+    ("objective", "supclr_siblings", "unpaired"),
+    [("mcl", True, 1), ("supclr", False, 1), ("supclr", True, 0), ("simclr", True, 0)],
+)
+def test_rows_without_a_positive_are_reported(
+    objective: str, supclr_siblings: bool, unpaired: int, tmp_path: Path
+) -> None:
+    settings = tiny_settings(steps=1, objective=objective, supclr_siblings=supclr_siblings)
     seen: list[StepReport] = []
-    lonely = tiny_source(images=12, classes=12)
-    train_network(lonely, settings, begun(tmp_path / "run", settings), watch=seen.append)
-    assert seen[0].unpaired == 1
+    one_image_a_class = tiny_source(images=12, classes=12)
+    train_network(one_image_a_class, settings, begun(tmp_path / "run", settings), watch=seen.append)
+    assert seen[0].unpaired == unpaired
 
 
 def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> None:

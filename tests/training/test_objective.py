@@ -100,6 +100,35 @@ def test_joint_teaches_body_head_and_classifiers() -> None:
         assert parameter.grad.any(), name
 
 
+@pytest.mark.parametrize("rotations", ["task", "augmentation", "none"])
+@pytest.mark.parametrize("siblings", [True, False])
+def test_supclr_is_appendix_b_without_siblings_and_khosla_with_them(
+    rotations: str, siblings: bool
+) -> None:
+    settings = tiny_settings(objective="supclr", rotations=rotations, supclr_siblings=siblings)
+    network, encoded, rows = encoded_rows(settings)
+    classes = rows.labels + 10 * rows.poses if rotations == "task" else rows.labels
+    expected = oracles.supcon(
+        encoded.embeddings.tolist(),
+        classes.tolist(),
+        rows.parents.tolist(),
+        settings.loss.temperature,
+        siblings=siblings,
+    )
+    total, terms = loss(network, encoded, rows, settings)
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+    assert terms == {}
+
+
+def test_supclr_as_printed_is_zero_where_no_class_has_two_images() -> None:
+    settings = tiny_settings(objective="supclr", rotations="none", supclr_siblings=False)
+    network, encoded, rows = encoded_rows(settings)
+    alone = rows._replace(labels=rows.parents)
+    assert loss(network, encoded, alone, settings).total == 0
+    with_siblings = replace(settings, supclr_siblings=True)
+    assert loss(network, encoded, alone, with_siblings).total > 0
+
+
 @pytest.mark.parametrize("rotations", ["task", "none"])
 def test_outliers_add_the_cross_entropy_to_the_uniform_distribution(rotations: str) -> None:
     settings = tiny_settings(objective="cross-entropy", rotations=rotations, outlier_weight=0.7)

@@ -36,10 +36,17 @@ def test_the_paper_is_as_printed() -> None:
 
 def test_the_authors_differ_where_their_code_does() -> None:
     loss = authors().loss
-    assert (loss.beta, loss.denominator, loss.attraction) == (2, "softmax", "sampled")
+    assert (loss.beta, loss.denominator, loss.attraction) == (2, "softmax", "sampled-image")
     assert (loss.clamp, loss.spa_siblings) == (True, "ones")
     assert authors().optimiser.nesterov
     assert authors().optimiser.final_share == 5e-4
+
+
+def test_supclr_as_printed_can_be_set_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('steps = 7\nobjective = "supclr"\nsupclr_siblings = false\n')
+    settings = read_settings(tmp_path / "s.toml")
+    assert settings == TrainSettings(steps=7, objective="supclr", supclr_siblings=False)
+    assert TrainSettings(steps=7).supclr_siblings
 
 
 def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> None:

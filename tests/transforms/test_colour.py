@@ -27,7 +27,7 @@ def drawn(rows: int, strengths: Strengths = STRENGTHS, probability: float = 0.8)
     return draw_jitter(rows, strengths, probability, generator=torch.Generator().manual_seed(1))
 
 
-def indices(name: str, factors: Tensor) -> Jitter:
+def one_step(name: str, factors: Tensor) -> Jitter:
     """Return a jitter of one step."""
     rows = len(factors)
     neutral = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.0}
@@ -98,7 +98,7 @@ def test_jitter_is_the_four_steps_in_each_rows_order(dtype: torch.dtype) -> None
 def test_each_step_alone_is_its_definition(name: str) -> None:
     images = some_images(31)
     factors = torch.linspace(-0.5, 0.5, 31) if name == "hue" else torch.linspace(0, 2, 31)
-    parameters = indices(name, factors)
+    parameters = one_step(name, factors)
     expected = numpy_jitter(images, parameters)
     torch.testing.assert_close(jitter(images, parameters), expected, rtol=1e-6, atol=1e-6)
 
@@ -107,14 +107,14 @@ def test_hues_of_every_kind_of_pixel_are_shifted_as_colorsys_shifts_them() -> No
     levels = torch.linspace(0, 1, 5, dtype=torch.float64)
     cube = torch.cartesian_prod(levels, levels, levels)  # all ties and all orders of channels
     images = cube.T.reshape(1, 3, 5, 25).repeat(21, 1, 1, 1)
-    parameters = indices("hue", torch.linspace(-0.5, 0.5, 21))
+    parameters = one_step("hue", torch.linspace(-0.5, 0.5, 21))
     expected = numpy_jitter(images, parameters)
     torch.testing.assert_close(jitter(images, parameters), expected, rtol=0, atol=1e-6)
 
 
 def test_a_third_of_the_wheel_rotates_the_channels() -> None:
     images = some_images(4)
-    shifted = jitter(images, indices("hue", torch.full((4,), 1 / 3)))
+    shifted = jitter(images, one_step("hue", torch.full((4,), 1 / 3)))
     torch.testing.assert_close(shifted, images.roll(1, dims=1), rtol=0, atol=1e-6)
 
 

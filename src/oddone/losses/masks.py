@@ -1,7 +1,15 @@
-"""Who attracts and who repels whom, as matrices of numbers.
+"""Which rows of a batch attract and repel each other, as matrices of numbers.
 
-A mask compares the ids of two rows and holds 1 where they are equal, 0 elsewhere. It covers the
-rows of a block against those of a window (see `contrast.py`), never all rows against all.
+Seen from one row of a batch:
+
+    siblings     the other rows of its parent (the other views of the same posed image)
+    twins        the rows of its group: of its class, in its pose
+    partners     the twins that are not its siblings (the paper's set B+, Eq. 7)
+    class mates  the rows of its class, in any pose
+
+A mask compares the ids of two rows and holds 1 where they are equal, 0 elsewhere. So each mask of
+equal ids includes the row itself: siblings without the row are `siblings - itself`. A mask covers
+the rows of a block against those of a window (see `contrast.py`), never all rows against all.
 
 Masks are floats, not booleans: torch compares floats into floats, and multiplies float by float,
 several times faster on a CPU than it mixes booleans with floats.
@@ -17,12 +25,12 @@ from oddone.errors import DataError
 
 
 class Masks(NamedTuple):
-    """One term of a contrastive loss: how a block of rows treats the rows of its window."""
+    """One term of a contrastive loss: what the rows of a window are to the rows of a block."""
 
     attract: Float[Tensor, "block window"]
-    """How a row's pull is shared out: weights that sum to one, or all zero for no positive."""
+    """The weights of the row's positives: they sum to one, or are all zero if it has none."""
     repel: Float[Tensor, "block window"]
-    """How hard each row pushes: the inverse temperature of its term in the denominator."""
+    """What multiplies the similarity in the denominator: the mask CCM(i, k) of Eq. 3 and 11."""
     absent: Float[Tensor, "block window"]
     """1 where a row has no term in the denominator at all, 0 elsewhere."""
 
@@ -32,8 +40,8 @@ def working_dtype(embeddings: Tensor) -> torch.dtype:
     return torch.float64 if embeddings.dtype == torch.float64 else torch.float32
 
 
-def numbered(ids: Int[Tensor, " rows"], like: Tensor) -> Float[Tensor, " rows"]:
-    """Return the ids as 0, 1, 2, ... in the precision that `like` is worked in.
+def float_ids(ids: Int[Tensor, " rows"], like: Tensor) -> Float[Tensor, " rows"]:
+    """Return the ids as floats 0, 1, 2, ..., in the precision of the similarities of `like`.
 
     Floats hold these numbers exactly: there are no more of them than rows.
     """
@@ -41,7 +49,12 @@ def numbered(ids: Int[Tensor, " rows"], like: Tensor) -> Float[Tensor, " rows"]:
     return number.to(working_dtype(like))
 
 
-def joint(labels: Int[Tensor, " rows"], poses: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+def number_rows(embeddings: Float[Tensor, "rows dim"]) -> Float[Tensor, " rows"]:
+    """Return ids by which each row differs from all others."""
+    return torch.arange(len(embeddings), device=embeddings.device, dtype=working_dtype(embeddings))
+
+
+def joint_labels(labels: Int[Tensor, " rows"], poses: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """Return one id per (label, pose) pair, whatever integers the labels and poses are."""
     label: Tensor = labels.unique(return_inverse=True)[1]
     pose: Tensor = poses.unique(return_inverse=True)[1]
@@ -51,7 +64,7 @@ def joint(labels: Int[Tensor, " rows"], poses: Int[Tensor, " rows"]) -> Int[Tens
 def same(
     ids: Float[Tensor, " rows"], block: Int[Tensor, " block"], window: Int[Tensor, " window"]
 ) -> Float[Tensor, "block window"]:
-    """Return 1 where a row of the block and a row of the window carry the same id, else 0."""
+    """Return 1 where a row of the block and a row of the window have the same id, else 0."""
     mask = ids.new_empty(len(block), len(window))
     return torch.eq(ids[block, None], ids[window], out=mask)
 
@@ -72,7 +85,7 @@ def check_rows(embeddings: Float[Tensor, "rows dim"], **ids: Tensor) -> None:
 
 
 def check_parents(parents: Int[Tensor, " rows"], **facts: Int[Tensor, " rows"]) -> None:
-    """Raise a `DataError` unless all rows of one parent agree on each fact, such as its label."""
+    """Raise a `DataError` if two rows of one parent differ in a fact, such as the label."""
     by_parent = parents.argsort()
     siblings = parents[by_parent][1:] == parents[by_parent][:-1]
     for name, values in facts.items():
@@ -86,7 +99,7 @@ def check_parents(parents: Int[Tensor, " rows"], **facts: Int[Tensor, " rows"]) 
 
 
 class Unpaired(NamedTuple):
-    """How many rows have nobody to attract, in each term of the MCL loss."""
+    """How many rows have no positive, in each term of the MCL loss."""
 
     ccm: int
     """Rows whose parent has no other view in the batch."""
@@ -99,44 +112,77 @@ def count_unpaired(
     poses: Int[Tensor, " rows"] | None,
     parents: Int[Tensor, " rows"],
 ) -> Unpaired:
-    """Return how many rows add nothing to the CCM and to the SPA term for want of a positive."""
-    family = _size_of(parents)
-    group = _size_of(labels if poses is None else joint(labels, poses))
-    return Unpaired(ccm=int((family == 1).sum()), spa=int((group == family).sum()))
+    """Return how many rows have no positive, and so add nothing to the CCM or the SPA term."""
+    of_parent = _rows_with_same_id(parents)
+    of_group = _rows_with_same_id(labels if poses is None else joint_labels(labels, poses))
+    return Unpaired(ccm=int((of_parent == 1).sum()), spa=int((of_group == of_parent).sum()))
 
 
 def draw_partners(
-    groups: Float[Tensor, " rows"],
-    parents: Float[Tensor, " rows"],
+    group_ids: Float[Tensor, " rows"],
+    parent_ids: Float[Tensor, " rows"],
     samples: int,
     *,
     generator: torch.Generator,
 ) -> Int[Tensor, "rows samples"]:
-    """Return, per row, rows drawn uniformly (with replacement) from its group but not its parent.
+    """Return, for each row, so many of its partners, drawn uniformly with replacement.
 
-    A row that has no such partner gets itself.
+    The partners are rows of the same group and another parent. A row that has none gets itself.
     """
-    # Sorted by group, then by parent, a group is one run of rows and a parent a run inside it:
-    # draw a place in the group's run as if the parent's were cut out, then step over the cut.
-    order = torch.argsort(parents)
-    order = order[torch.argsort(groups[order], stable=True)]
-    group_start, group_size = _runs(groups[order])
-    family_start, family_size = _runs(parents[order])
-    partners = (group_size - family_size)[:, None]
+    # Sorted by group and then by parent, the rows of a group are one run, and those of a parent a
+    # run inside it. Draw a place in the group's run as if the parent's run were cut out of it; a
+    # place behind the cut is then moved on by the length of the cut.
+    order = torch.argsort(parent_ids)
+    order = order[torch.argsort(group_ids[order], stable=True)]
+    group_start, group_size = _runs(group_ids[order])
+    parent_start, parent_size = _runs(parent_ids[order])
+    partners = (group_size - parent_size)[:, None]
 
-    coins = torch.rand(
+    uniform = torch.rand(
         len(order), samples, generator=generator, device=generator.device, dtype=torch.float64
     )
-    place = (coins.to(groups.device) * partners).long() + group_start[:, None]
-    place = place + family_size[:, None] * (place >= family_start[:, None])
-    itself = torch.arange(len(order), device=groups.device)[:, None]
+    place = (uniform.to(group_ids.device) * partners).long() + group_start[:, None]
+    place = place + parent_size[:, None] * (place >= parent_start[:, None])
+    itself = torch.arange(len(order), device=group_ids.device)[:, None]
     drawn = torch.empty_like(place)
     drawn[order] = order[torch.where(partners == 0, itself, place)]
     return drawn
 
 
-def _size_of(ids: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-    """Return how many rows carry the same id as each row."""
+def draw_partner_images(
+    group_ids: Float[Tensor, " rows"],
+    parent_ids: Float[Tensor, " rows"],
+    samples: int,
+    *,
+    generator: torch.Generator,
+) -> Int[Tensor, "rows samples"]:
+    """Return, for each row, the same view of the partner images that its parent has drawn.
+
+    Each parent draws so many other parents of its group, uniformly with replacement, and all of
+    its rows share the draw: its first row gets the first rows of the drawn parents, its second row
+    the second rows, and so on. First and second are places among the rows of one parent, in the
+    order of the batch. Where a drawn parent has fewer rows, counting goes round: of a parent with
+    two rows, a third row gets the first. A row whose parent has no partner gets itself.
+
+    The draw depends on the ids alone, so rows may come in any order that keeps the views of each
+    parent in theirs.
+    """
+    _, parent, views = parent_ids.unique(return_inverse=True, return_counts=True)
+    by_parent = parent.argsort(stable=True)
+    first = views.cumsum(dim=0) - views  # where the rows of each parent start in `by_parent`
+    view = torch.empty_like(parent)
+    view[by_parent] = torch.arange(len(parent), device=parent.device) - first[parent[by_parent]]
+
+    # Parents with one row each draw as rows do.
+    drawn = draw_partners(
+        group_ids[by_parent[first]], parent_ids[by_parent[first]], samples, generator=generator
+    )[parent]
+    same_views: Tensor = by_parent[first[drawn] + view[:, None] % views[drawn]]
+    return same_views
+
+
+def _rows_with_same_id(ids: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+    """Return how many rows have the same id as each row."""
     _, inverse, counts = ids.unique(return_inverse=True, return_counts=True)
     sizes: Tensor = counts[inverse]
     return sizes

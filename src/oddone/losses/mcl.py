@@ -18,9 +18,11 @@ from oddone.losses.masks import (
     check_parents,
     check_rows,
     count_unpaired,
+    draw_partner_images,
     draw_partners,
-    joint,
-    numbered,
+    float_ids,
+    joint_labels,
+    number_rows,
     same,
     share,
 )
@@ -28,7 +30,7 @@ from oddone.losses.simclr import check_temperature
 
 logger = logging.getLogger(__name__)
 
-Attraction = Literal["expectation", "sampled"]
+Attraction = Literal["expectation", "sampled", "sampled-image"]
 SpaSiblings = Literal["absent", "ones"]
 
 
@@ -43,25 +45,28 @@ class AlphaRange(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MCLSettings:
-    """How masked contrastive learning pulls and pushes; the defaults are the paper's Section 4.
+    """The settings of masked contrastive learning; the defaults are the paper's Section 4.
 
     docs/paper.md says where the paper and its authors' code differ and which setting is which.
     """
 
     temperature: float = 0.2
     alpha: float = 0.05
-    """The push between rows of one class in one pose."""
+    """How strongly rows of one class in one pose repel each other: the factor of Eq. 11."""
     beta: float = 2.5
-    """The push between rows of one class in different poses."""
+    """How strongly rows of one class in different poses repel each other: the factor of Eq. 11."""
     spa_weight: float = 1.0
     """The weight of the SPA term (the paper's lambda)."""
     denominator: Denominator = "printed"
     """Whether the attracted row's own term in the denominator has the weight that the mask gives
     it ("printed") or 1/temperature ("softmax")."""
     attraction: Attraction = "expectation"
-    """Whether SPA attracts all partners alike (the exact expectation) or `samples` random ones."""
+    """What SPA attracts: "expectation" all partners alike, which is the exact expectation of Eq. 9;
+    "sampled" partners that each row draws at random; "sampled-image" the same view of partner
+    images, which each image draws at random, as in the authors' code."""
     samples: int = 1
-    """How many partners each row draws when `attraction` is "sampled"."""
+    """How many partners each row draws ("sampled"), or how many images each image
+    ("sampled-image")."""
     clamp: bool = False
     """Whether negative similarities are clamped to about zero, as in the authors' code."""
     spa_siblings: SpaSiblings = "absent"
@@ -84,7 +89,7 @@ class MCLSettings:
                 f"spa_weight={self.spa_weight}: choose 0 (no SPA) or a positive number"
             )
         if self.samples < 1:
-            raise SettingsError(f"samples={self.samples}: draw at least 1 partner a row")
+            raise SettingsError(f"samples={self.samples}: draw at least 1 partner")
         for name, choices in (
             ("denominator", get_args(Denominator)),
             ("attraction", get_args(Attraction)),
@@ -135,31 +140,31 @@ def mcl_loss(
 ) -> MCLTerms:
     """Return the MCL loss (Eq. 10) and its two terms. May be negative: as printed it is no softmax.
 
-    `poses=None` trains without the auxiliary task. A row that has nobody to attract adds zero to
-    that term; their number goes to the log (and see `count_unpaired`). `generator` is for
-    `attraction="sampled"` alone.
+    `poses=None` trains without the auxiliary task. A row without a positive adds zero to that
+    term; the number of such rows goes to the log (and see `count_unpaired`). `generator` draws the
+    partners of SPA, and is needed unless `attraction` is "expectation".
     """
     check_rows(embeddings, labels=labels, parents=parents)
     if poses is None:
         poses = torch.zeros_like(labels)
     check_rows(embeddings, poses=poses)
     check_parents(parents, labels=labels, poses=poses)
-    numbers = numbered(torch.arange(len(labels), device=labels.device), embeddings)
-    families, classes = numbered(parents, embeddings), numbered(labels, embeddings)
-    groups = numbered(joint(labels, poses), embeddings)
+    row_ids, parent_ids = number_rows(embeddings), float_ids(parents, embeddings)
+    class_ids = float_ids(labels, embeddings)
+    group_ids = float_ids(joint_labels(labels, poses), embeddings)
     _report_unpaired(labels, poses, parents)
-    _warn_outside_alpha_range(settings, families, groups)
-    partners = _partners(groups, families, settings, generator)
+    _warn_outside_alpha_range(settings, parent_ids, group_ids)
+    weigh_partners = _partner_weights(group_ids, parent_ids, settings, generator)
 
     def masks(block: Tensor, window: Tensor) -> Sequence[Masks]:
-        itself, siblings = same(numbers, block, window), same(families, block, window)
-        twins, class_mates = same(groups, block, window), same(classes, block, window)
+        itself, siblings = same(row_ids, block, window), same(parent_ids, block, window)
+        twins, class_mates = same(group_ids, block, window), same(class_ids, block, window)
         # Eq. 11: alpha between twins, beta between other class mates, 1/temperature otherwise.
         repel = torch.full_like(itself, 1 / settings.temperature)
         repel.add_(class_mates, alpha=settings.beta - 1 / settings.temperature)
         repel.add_(twins, alpha=settings.alpha - settings.beta)
         ccm = Masks(share(siblings - itself), repel, absent=itself)  # Eq. 6
-        attract = partners(block, window, twins - siblings)
+        attract = weigh_partners(block, window, twins - siblings)  # Eq. 7
         if settings.spa_siblings == "absent":
             spa = Masks(attract, repel, absent=siblings)  # Eq. 9
         else:
@@ -178,32 +183,34 @@ def mcl_loss(
     return MCLTerms(total, *terms.unbind())
 
 
-Partners = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From a block, its window and the 0/1 mask of possible partners to the weights SPA attracts by."""
+PartnerWeights = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From a block, its window and the 0/1 mask of partners to the weights by which SPA attracts."""
 
 
-def _partners(
-    groups: Float[Tensor, " rows"],
-    families: Float[Tensor, " rows"],
+def _partner_weights(
+    group_ids: Float[Tensor, " rows"],
+    parent_ids: Float[Tensor, " rows"],
     settings: MCLSettings,
     generator: torch.Generator | None,
-) -> Partners:
+) -> PartnerWeights:
     """Return how SPA attracts: all partners equally (Appendix A), or some drawn at random."""
     if settings.attraction == "expectation":
-        return lambda _block, _window, possible: share(possible)
+        return lambda _block, _window, partners: share(partners)
     if generator is None:
         raise SettingsError(
-            "attraction='sampled' draws partners at random: pass mcl_loss a torch.Generator"
+            f"attraction={settings.attraction!r} draws partners at random: "
+            f"pass mcl_loss a torch.Generator"
         )
-    drawn = draw_partners(groups, families, settings.samples, generator=generator)
+    draw = draw_partners if settings.attraction == "sampled" else draw_partner_images
+    drawn = draw(group_ids, parent_ids, settings.samples, generator=generator)
 
-    def sampled(block: Tensor, window: Tensor, possible: Tensor) -> Tensor:
-        column = torch.empty_like(drawn[:, 0])
+    def sampled(block: Tensor, window: Tensor, partners: Tensor) -> Tensor:
+        column = torch.empty_like(drawn[:, 0])  # where each row stands in the window
         column[window] = torch.arange(len(window), device=window.device)
-        each = possible.new_full((1, 1), 1 / settings.samples).expand(drawn[block].shape)
-        weights = torch.zeros_like(possible).scatter_add_(1, column[drawn[block]], each)
-        # A row without a partner has drawn itself, which is not possible.
-        return weights.mul_(possible)
+        each = partners.new_full((1, 1), 1 / settings.samples).expand(drawn[block].shape)
+        weights = torch.zeros_like(partners).scatter_add_(1, column[drawn[block]], each)
+        # A row without a partner has drawn itself, which is not a partner: its weights become 0.
+        return weights.mul_(partners)
 
     return sampled
 
@@ -225,13 +232,13 @@ _warned: set[MCLSettings] = set()
 
 
 def _warn_outside_alpha_range(
-    settings: MCLSettings, families: Float[Tensor, " rows"], groups: Float[Tensor, " rows"]
+    settings: MCLSettings, parent_ids: Float[Tensor, " rows"], group_ids: Float[Tensor, " rows"]
 ) -> None:
     """Warn, once for each value of the settings, that Appendix A advises against this alpha."""
-    if settings in _warned or settings.spa_weight == 0 or len(groups) == 0:
+    if settings in _warned or settings.spa_weight == 0 or len(group_ids) == 0:
         return
-    batch_size, classes = int(families.max()) + 1, int(groups.max()) + 1
-    views = round(len(groups) / batch_size)
+    batch_size, classes = int(parent_ids.max()) + 1, int(group_ids.max()) + 1
+    views = round(len(group_ids) / batch_size)
     if batch_size < 2 or views < 2:
         return
     low, high = settings.alpha_range(batch_size, classes, views)
@@ -241,7 +248,7 @@ def _warn_outside_alpha_range(
     effect = "pull each class into one point" if settings.alpha < low else "push classes apart"
     warnings.warn(
         f"alpha={settings.alpha:g} is outside [{low:.3g}, {high:.3g}), where SPA is known to work "
-        f"for {len(groups)} rows in {classes} groups (Appendix A of the paper); it may {effect}",
+        f"for {len(group_ids)} rows in {classes} groups (Appendix A of the paper); it may {effect}",
         SettingsWarning,
         stacklevel=3,
     )

@@ -1,4 +1,4 @@
-"""SimCLR's NT-Xent: attract the other views of the same parent, repel all other rows alike."""
+"""SimCLR's NT-Xent: a row attracts the other views of its parent and repels all rows alike."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from oddone.errors import SettingsError
 from oddone.losses.contrast import masked_contrast
-from oddone.losses.masks import Masks, check_rows, numbered, same, share
+from oddone.losses.masks import Masks, check_rows, float_ids, number_rows, same, share
 
 
 def simclr_loss(
@@ -17,11 +17,10 @@ def simclr_loss(
     """Return NT-Xent (Eq. 1 and 2), averaged over a row's siblings where it has several."""
     check_temperature(temperature)
     check_rows(embeddings, parents=parents)
-    numbers = numbered(torch.arange(len(parents), device=parents.device), embeddings)
-    families = numbered(parents, embeddings)
+    row_ids, parent_ids = number_rows(embeddings), float_ids(parents, embeddings)
 
     def masks(block: Tensor, window: Tensor) -> Sequence[Masks]:
-        itself, siblings = same(numbers, block, window), same(families, block, window)
+        itself, siblings = same(row_ids, block, window), same(parent_ids, block, window)
         repel = torch.full_like(itself, 1 / temperature)
         return (Masks(attract=share(siblings - itself), repel=repel, absent=itself),)
 

@@ -1,4 +1,4 @@
-"""SupCLR (Khosla et al.): attract every row of the same class, repel all rows alike."""
+"""SupCLR (Khosla et al.): a row attracts every row of its class and repels all rows alike."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.losses.contrast import masked_contrast
-from oddone.losses.masks import Masks, check_parents, check_rows, numbered, same, share
+from oddone.losses.masks import (
+    Masks,
+    check_parents,
+    check_rows,
+    float_ids,
+    number_rows,
+    same,
+    share,
+)
 from oddone.losses.simclr import check_temperature
 
 
@@ -21,20 +29,20 @@ def supcon_loss(
     """Return the supervised contrastive loss.
 
     With `siblings` a row also attracts the other views of its own parent, as Khosla et al. define
-    it; without, it attracts only rows of other parents, as the paper's Appendix B prints it. The
+    it; without, it attracts only rows of other parents, as the paper prints it (Eq. 33 to 35). The
     denominator runs over all other rows in both.
     """
     check_temperature(temperature)
     check_rows(embeddings, labels=labels, parents=parents)
     check_parents(parents, labels=labels)
-    numbers = numbered(torch.arange(len(labels), device=labels.device), embeddings)
-    families, classes = numbered(parents, embeddings), numbered(labels, embeddings)
+    row_ids = number_rows(embeddings)
+    parent_ids, class_ids = float_ids(parents, embeddings), float_ids(labels, embeddings)
 
     def masks(block: Tensor, window: Tensor) -> Sequence[Masks]:
-        itself = same(numbers, block, window)
-        unattracted = itself if siblings else same(families, block, window)
+        itself = same(row_ids, block, window)
+        unattracted = itself if siblings else same(parent_ids, block, window)
         repel = torch.full_like(itself, 1 / temperature)
-        attract = share(same(classes, block, window) - unattracted)
+        attract = share(same(class_ids, block, window) - unattracted)
         return (Masks(attract=attract, repel=repel, absent=itself),)
 
     return masked_contrast(embeddings, labels, masks, temperature).total

@@ -311,9 +311,12 @@ def _autocast(settings: TrainSettings, device: torch.device) -> str | None:
 
 
 def _unpaired_share(rows: Rows, settings: TrainSettings) -> float:
+    """Return the share of rows without a positive: without a sibling, or without a partner."""
     if settings.objective == "cross-entropy":
         return 0.0
     poses = rows.poses if settings.rotations == "task" else None
     counts = count_unpaired(rows.labels, poses, rows.parents)
-    relevant = counts.spa if settings.objective == "mcl" else counts.ccm
-    return max(relevant, counts.ccm) / len(rows.labels)
+    partners_only = settings.objective == "supclr" and not settings.supclr_siblings
+    needs_partners = settings.objective == "mcl" or partners_only
+    unpaired = max(counts) if needs_partners else counts.ccm
+    return unpaired / len(rows.labels)

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from oddone.encoders import Encoded, Network
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
-from oddone.losses.masks import joint
+from oddone.losses.masks import joint_labels
 from oddone.training.settings import TrainSettings
 
 POSE_WEIGHT = 0.5
@@ -65,8 +65,11 @@ def loss_of(
         return Loss(mcl.total, {"ccm": mcl.ccm, "spa": mcl.spa})
     if settings.objective == "simclr":
         return Loss(simclr_loss(encoded.embeddings, rows.parents, temperature), {})
-    labels = joint(rows.labels, rows.poses) if task else rows.labels
-    return Loss(supcon_loss(encoded.embeddings, labels, rows.parents, temperature), {})
+    labels = joint_labels(rows.labels, rows.poses) if task else rows.labels
+    supclr = supcon_loss(
+        encoded.embeddings, labels, rows.parents, temperature, settings.supclr_siblings
+    )
+    return Loss(supclr, {})
 
 
 def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, ""]:

@@ -82,6 +82,9 @@ class TrainSettings:
     """Quarter rotations as the auxiliary task, as augmentation (the paper's DA), or none."""
     loss: MCLSettings = field(default_factory=MCLSettings)
     """MCL's settings; the other contrastive losses use its temperature."""
+    supclr_siblings: bool = True
+    """Whether the objective "supclr" also attracts the other views of the same image, as Khosla et
+    al. do, or only views of other images of the class, as the paper prints it (Eq. 33 to 35)."""
     simclr_weight: float = 0.1
     """What SimCLR weighs beside cross-entropy in the objective "joint": the paper's lambda."""
     outlier_weight: float = 0.5

@@ -4,6 +4,7 @@ Brightness, contrast and saturation all blend an image with another one, so rows
 together whatever their order. Only hue is of another kind: rows are sorted by its place.
 """
 
+from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
@@ -116,23 +117,50 @@ def random_grey(
 
 
 def jitter_in_place(images: Float[Tensor, "rows 3 height width"], parameters: Jitter) -> None:
-    """Change the colours of the images, in float32 or float64."""
-    steps = STEP_AT.to(images.device)[parameters.order]
-    # How far each step goes: towards what it blends with, or along the colour wheel.
-    moves = torch.stack([1 - factors for factors in parameters[:HUE]] + [parameters.hue], dim=1)
-    amounts = moves.to(images.dtype).gather(1, steps)[..., None, None]
-    luma = images.new_tensor([LUMA])
-    of_pixel, of_mean = ((steps == step)[..., None, None] * luma for step in (SATURATION, CONTRAST))
-    for hue_at, members in enumerate((steps.T == HUE) & parameters.chosen):
+    """Change the colours of the images, in float32 or float64.
+
+    Rows that shift their hue at the same place, as their first step for example, are worked on
+    together. At the three other places they all blend, each in its own way.
+    """
+    kinds = STEP_AT.to(images.device)[parameters.order]  # which of STEPS  [rows places]
+    steps = _steps(parameters, kinds, images)
+    for hue_place, members in enumerate((kinds.T == HUE) & parameters.chosen):
         for rows in members.nonzero()[:, 0].split(rows_at_once(images)):
             pixels = images.index_select(0, rows).flatten(2)
-            places = (numbers[rows].unbind(1) for numbers in (amounts, of_pixel, of_mean))
-            for place, (amount, *weights) in enumerate(zip(*places, strict=True)):
-                if place == hue_at:
-                    _shift_hue(pixels, amount[..., 0])
+            for place, step in enumerate(steps.in_order(rows)):
+                if place == hue_place:
+                    _shift_hue(pixels, step.amounts[..., 0])
                 else:
-                    _blend(pixels, amount, *weights)
+                    _blend(pixels, *step)
             images.index_copy_(0, rows, pixels.unflatten(2, images.shape[2:]))
+
+
+class _Steps(NamedTuple):
+    """What a step does to each row; with an axis for places, all four steps in the row's order."""
+
+    amounts: Float[Tensor, "rows *places 1 1"]
+    """How far it goes: towards the image it blends with, or along the colour wheel."""
+    of_pixel: Float[Tensor, "rows *places 1 3"]
+    """The weights of the pixel's own channels in that image: LUMA for saturation, else zeros."""
+    of_mean: Float[Tensor, "rows *places 1 3"]
+    """The weights of the channels' means in that image: LUMA for contrast, else zeros."""
+
+    def in_order(self, rows: Int[Tensor, " some"]) -> Iterator["_Steps"]:
+        """Yield the first step of some rows, then their second, their third and their fourth."""
+        return map(_Steps, *(numbers[rows].unbind(1) for numbers in self))
+
+
+def _steps(
+    parameters: Jitter,
+    kinds: Int[Tensor, "rows places"],
+    images: Float[Tensor, "rows 3 height width"],
+) -> _Steps:
+    """Return the four steps of each row in the row's order, in the dtype of the images."""
+    amounts_by_kind = [1 - factors for factors in parameters[:HUE]] + [parameters.hue]
+    amounts = torch.stack(amounts_by_kind, dim=1).to(images.dtype).gather(1, kinds)
+    luma = images.new_tensor([LUMA])
+    of_pixel, of_mean = ((kinds == kind)[..., None, None] * luma for kind in (SATURATION, CONTRAST))
+    return _Steps(amounts[..., None, None], of_pixel, of_mean)
 
 
 def _blend(
@@ -141,10 +169,10 @@ def _blend(
     of_pixel: Float[Tensor, "some 1 3"],
     of_mean: Float[Tensor, "some 1 3"],
 ) -> None:
-    """Blend with black (brightness), the mean of the grey image (contrast) or it (saturation).
+    """Blend each row with another image, in place: which one is in the row's weights.
 
-    What a row is blended with is made of its pixels' colours and of their means, with the weights
-    of grey for one of the two and zeros for the other, or zeros for both.
+    Brightness blends with black (both weights are zero), saturation with the grey image (`of_pixel`
+    holds LUMA), contrast with the mean of the grey image (`of_mean` holds LUMA).
     """
     mean = torch.bmm(of_mean, images.mean(dim=2, keepdim=True))
     images.lerp_(torch.baddbmm(mean, of_pixel, images), amounts).clamp_(0, 1)
