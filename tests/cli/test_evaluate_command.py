@@ -166,4 +166,4 @@ def test_an_unknown_class_is_told_with_the_nearest(
     code, _, complained = run_oddone("evaluate", str(detector_file), four)
     assert code == 2
     assert "1 of 4 classes of the test images" in complained
-    assert "such as 'class 3' (the nearest it knows is 'class " in complained
+    assert "such as 'class 3' (did you mean 'class " in complained

@@ -7,7 +7,6 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-import difflib
 import sys
 import traceback
 from typing import Annotated
@@ -20,7 +19,7 @@ from oddone import __version__
 from oddone.cli import data
 from oddone.cli.terminal import printable
 from oddone.cli.whole_numbers import check_whole_numbers
-from oddone.errors import OddOneError
+from oddone.errors import OddOneError, did_you_mean
 
 app = App(
     name="oddone",
@@ -120,6 +119,5 @@ def _told(error: OddOneError | CycloptsError) -> int:
 def _unknown_command(word: str) -> str:
     """Return what cyclopts would say, without importing all commands, and torch, to say it."""
     commands = [name for name in app if not name.startswith("-")]
-    close = difflib.get_close_matches(word, commands, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(commands)}"
+    hint = did_you_mean(word, commands, otherwise=f"the commands are {', '.join(commands)}")
     return f"unknown command {word!r}; {hint}"

@@ -1,6 +1,5 @@
 """`oddone bench`: the paper's tables, filled again, and shown."""
 
-import difflib
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,7 +35,7 @@ from oddone.cli.sources import REPEATED, load_watched, sources_by_name
 from oddone.cli.terminal import bar, counted, note, say, show_warnings
 from oddone.data import ImageSet
 from oddone.data.notation import EMBEDDED, SCHEMES
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.files import write_atomic
 from oddone.progress import Progress
 
@@ -213,8 +212,7 @@ def _unseen(_done: int, _total: int, _what: str) -> None:
 
 def _table(name: str) -> Table:
     if name not in TABLES:
-        near = difflib.get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the tables are {', '.join(TABLES)}"
+        hint = did_you_mean(name, TABLES, otherwise=f"the tables are {', '.join(TABLES)}")
         raise SettingsError(f"there is no table {name!r}; {hint}")
     return TABLES[name]
 

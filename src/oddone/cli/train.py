@@ -1,6 +1,5 @@
 """`oddone train`: from a labelled source to an encoder in a run directory."""
 
-import difflib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from oddone.cli.terminal import counted, say
 from oddone.cli.whole_numbers import check_whole_numbers
 from oddone.data import ImageSet
 from oddone.detector import Detector
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
@@ -54,8 +53,8 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         )
     preset = flags["--preset"][0] if flags["--preset"] else "cpu"
     if preset not in PRESETS:
-        near = difflib.get_close_matches(preset, PRESETS, n=1) or list(PRESETS)
-        raise SettingsError(f"--preset {preset}: there is no such preset; try {near[0]!r}")
+        hint = did_you_mean(preset, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
+        raise SettingsError(f"--preset {preset}: there is no such preset; {hint}")
     sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
     sources.append((f"preset {preset}", to_dict(PRESETS[preset]())))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)

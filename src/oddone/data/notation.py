@@ -1,6 +1,5 @@
 """The one notation that names data everywhere: `cifar10:PATH#test`, `folder:PATH`, `PATH`."""
 
-import difflib
 import os
 import re
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from oddone.data.idx import PREFIXES, idx_images, read_idx
 from oddone.data.image_set import ImageSet
 from oddone.data.imglist import read_imglist
 from oddone.data.svhn import read_svhn
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, closest_match
 from oddone.progress import Progress
 
 Split = Literal["train", "test"]
@@ -148,8 +147,8 @@ def _without_split(source: str) -> tuple[str, Split | None]:
 
 
 def _nearest(scheme: str) -> str:
-    close = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1)
-    return f"did you mean {SCHEMES[close[0]].notation}?" if close else ""
+    closest = closest_match(scheme, SCHEMES)
+    return f"did you mean {SCHEMES[closest].notation}?" if closest else ""
 
 
 def _known_schemes() -> str:

@@ -1,7 +1,6 @@
 """Encoders by name, or the user's own: images to features to embeddings."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from oddone.encoders.resnet import (
     resnet50,
 )
 from oddone.encoders.small import small_resnet
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, did_you_mean
 
 __all__ = [
     "ENCODERS",
@@ -71,12 +70,9 @@ def build_encoder(
 
 def _named(name: str, image_size: int) -> nn.Module:
     if name not in ENCODERS:
-        nearest = get_close_matches(name.lower(), ENCODERS, n=1, cutoff=0.5)
-        suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise SettingsError(
-            f"there is no encoder {name!r}; {suggestion}choose one of {', '.join(ENCODERS)}, "
-            f"or pass an nn.Module of your own"
-        )
+        choices = f"choose one of {', '.join(ENCODERS)}, or pass an nn.Module of your own"
+        hint = did_you_mean(name, ENCODERS, otherwise=choices)
+        raise SettingsError(f"there is no encoder {name!r}; {hint}")
     return ENCODERS[name](image_size)
 
 
