@@ -1,5 +1,6 @@
 import os
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 from pictures import bomb_png, encoded, make_folder, noise
 from PIL import Image
 
-from oddone.data import ImageSet, Picture, load, stream
+from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
 from oddone.data.decode import BATCH, decode
+from oddone.data.image_set import check_indices
 from oddone.errors import DataError, SettingsError
 
 
@@ -140,6 +142,49 @@ def test_images_in_memory_are_resized_where_they_must_be(size: int) -> None:
     assert all(np.array_equal(picture.image, expected) for picture in pictures)
 
 
+def numbered_images(count: int) -> ImageSet:
+    """Return images of 4 x 4 pixels, of which each shows its own number."""
+    numbers = np.arange(count, dtype=np.uint8)[:, None, None, None]
+    return image_set(np.tile(numbers, (3, 4, 4)), None, (), "mine")
+
+
+@pytest.mark.parametrize("indices", [[5, 0, 5, 249], 3 * list(range(249, -1, -1)), []])
+@pytest.mark.parametrize("size", [4, 6])
+def test_indices_choose_images_in_their_order(indices: list[int], size: int) -> None:
+    chosen = np.array(indices, dtype=np.int64)
+    told: list[tuple[int, int, str]] = []
+    images = list(
+        stream(
+            numbered_images(250), size=size, indices=chosen, progress=lambda *now: told.append(now)
+        )
+    )
+    assert [each.path for each in images] == [f"mine[{index}]" for index in indices]
+    for each, index in zip(images, indices, strict=True):
+        assert np.array_equal(each.image, np.full((3, size, size), index))
+        assert each.reason is None
+    assert told[-1:] == ([(len(indices), len(indices), "images")] if indices else [])
+
+
+def test_all_indices_are_the_whole_set() -> None:
+    source = load("fashion:unseen#test")
+    whole = list(stream(source, size=28))
+    chosen = list(stream(source, size=28, indices=np.arange(len(source))))
+    assert [each.path for each in whole] == [each.path for each in chosen]
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(whole, chosen, strict=True))
+
+
+@pytest.mark.parametrize("some", [None, np.arange(0, 4000, 2)])
+def test_a_memory_mapped_set_is_never_copied_whole(tmp_path: Path, some: np.ndarray | None) -> None:
+    np.save(tmp_path / "large.npy", np.zeros((4000, 3, 64, 64), dtype=np.uint8))
+    mapped = np.load(tmp_path / "large.npy", mmap_mode="r")
+    source = ImageSet(mapped, np.full(4000, -1), (), [f"[{i}]" for i in range(4000)], "large")
+    tracemalloc.start()
+    assert sum(1 for _ in stream(source, size=64, indices=some)) == (4000 if some is None else 2000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < mapped.nbytes / 5
+
+
 def many(folder: Path, count: int) -> Path:
     folder.mkdir()
     content = encoded(noise(width=8, height=8), "PNG")
@@ -155,7 +200,7 @@ def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.Mon
         decoded.append(path)
         return decode(path, size)
 
-    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     pictures = stream(many(tmp_path / "many", 300), size=8)
     next(pictures)
@@ -233,6 +278,32 @@ def test_a_size_below_one_is_an_error() -> None:
         stream("fashion", size=0)
 
 
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        (np.array([0, 3]), "indices hold 3, and the 3 images are numbered from 0; leave it out"),
+        (np.array([-1]), "indices hold -1"),
+    ],
+)
+def test_an_index_of_no_image_is_an_error(indices: np.ndarray, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        stream(numbered_images(3), size=4, indices=indices)
+
+
+@pytest.mark.parametrize("mask", [np.array([True, False, True]), np.array([0.0, 2.0])])
+def test_a_mask_does_not_pass_for_indices(mask: np.ndarray) -> None:
+    with pytest.raises(SettingsError, match=f"indices are {mask.dtype}; give the numbers"):
+        check_indices(mask, numbered_images(3))
+
+
+@pytest.mark.parametrize("source", ["fashion", ["fashion", "digits"], Path()])
+def test_indices_of_anything_but_an_image_set_are_an_error(
+    source: str | list[str | Path] | Path,
+) -> None:
+    with pytest.raises(SettingsError, match="images of an ImageSet; load the source first"):
+        stream(source, size=8, indices=np.array([0]))
+
+
 def test_no_sources_are_no_pictures() -> None:
-    nothing: list[Picture] = list(stream([], size=8))
+    nothing: list[StreamedImage] = list(stream([], size=8))
     assert nothing == []

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from oddone.data.stream import Picture, Source, stream
+from oddone.data.stream import Source, StreamedImage, stream
 from oddone.detector.detector import Detector, Scored
 from oddone.errors import SettingsError
 from oddone.progress import Progress
@@ -28,13 +28,13 @@ def score(
 
 
 def _batch_by_batch(
-    detector: Detector, pictures: Iterator[Picture], at_once: int, neighbours: int
+    detector: Detector, pictures: Iterator[StreamedImage], at_once: int, neighbours: int
 ) -> Iterator[Scored]:
     while batch := list(islice(pictures, at_once)):
         yield from _scored(detector, batch, neighbours)
 
 
-def _scored(detector: Detector, batch: list[Picture], neighbours: int) -> Iterator[Scored]:
+def _scored(detector: Detector, batch: list[StreamedImage], neighbours: int) -> Iterator[Scored]:
     images = [picture.image for picture in batch if picture.image is not None]
     explanations = iter(detector.explain(np.stack(images), neighbours) if images else ())
     for picture in batch:
