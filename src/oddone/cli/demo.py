@@ -1,4 +1,4 @@
-"""`oddone demo`: the whole method on the images inside oddone, beside a plain classifier."""
+"""`oddone demo`: the whole method on the images inside oddone, compared with cross-entropy."""
 
 import shlex
 import shutil
@@ -9,13 +9,17 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from oddone.baselines import energy_scores, logits_of, msp_scores
-from oddone.cli.detectors import describe_threshold
-from oddone.cli.runs import finish_detector, provenance_of, train_watched
-from oddone.cli.terminal import bar, say
+from oddone.bench import Interrupted
+from oddone.cli.provenance import provenance_of
+from oddone.cli.terminal import describe_threshold, progress_bar, say
+from oddone.cli.training_progress import (
+    EXIT_INTERRUPTED,
+    fit_and_save_detector,
+    train_with_progress,
+)
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.errors import SettingsError
@@ -33,16 +37,12 @@ KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
 app = App(name="demo")
 
 
-class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
-    """The user pressed Ctrl-C; the runs keep what was learned."""
-
-
-class Sets(NamedTuple):
+class DemoImages(NamedTuple):
     """The images of the demo."""
 
     training: ImageSet
     test: ImageSet
-    odd: Mapping[str, ImageSet]
+    oods: Mapping[str, ImageSet]
 
 
 @app.default
@@ -66,7 +66,7 @@ def demo(
     minutes
         How long to train each of the two.
     overwrite
-        Begin anew if the folder holds an earlier demo.
+        Start from the beginning if the folder holds an earlier demo.
     """
     settings = demo_settings()
     if minutes is not None:
@@ -75,9 +75,9 @@ def demo(
         _remove(out)
     try:
         detector, results = compare(out, settings)
-    except Stopped:
+    except Interrupted:
         say(f"stopped; nothing is lost. Go on with: oddone demo --out {shlex.quote(str(out))}")
-        return 130
+        return EXIT_INTERRUPTED
     _print_table(results)
     write_json(out / "demo.json", {name: as_json(result) for name, result in results.items()})
     _explain_three(detector, out)
@@ -90,21 +90,21 @@ def demo(
 
 
 def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Evaluation]]:
-    """Return the detector, and how it does beside its plain form and beside cross-entropy."""
-    images = Sets(
+    """Return the detector, and the metrics of it, of it with one view, and of cross-entropy."""
+    images = DemoImages(
         load(KNOWN),
         load(f"{KNOWN}#test"),
         {UNSEEN: load("fashion:unseen#test"), DIGITS: load("digits", size=28)},
     )
-    say("1. Masked contrastive learning: eight garments, each in four turns")
-    run = _trained(out / "mcl", images.training, settings)
-    detector = finish_detector(run, images.training)
+    say("1. Masked contrastive learning: eight garments, each in four rotations")
+    run = _train(out / "mcl", images.training, settings)
+    detector = fit_and_save_detector(run, images.training)
     say(f"   {describe_threshold(detector)}")
     say("2. For comparison, cross-entropy: the same network for as long")
     plain = replace(settings, objective="cross-entropy", rotations="none")
-    classifier = _trained(out / "cross-entropy", images.training, plain)
+    classifier = _train(out / "cross-entropy", images.training, plain)
     say("3. Garments never shown, and digits")
-    with bar(MofNCompleteColumn()) as progress:
+    with progress_bar() as progress:
         upright = Detector.fit(
             detector.encoder.trained,
             images.training,
@@ -113,40 +113,40 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
             progress=progress,
         )
         results = {
-            "MCL, eight views": evaluate(detector, images.test, images.odd, progress=progress),
-            "MCL, one view": evaluate(upright, images.test, images.odd, progress=progress),
+            "MCL, eight views": evaluate(detector, images.test, images.oods, progress=progress),
+            "MCL, one view": evaluate(upright, images.test, images.oods, progress=progress),
         }
     return detector, results | _cross_entropy_results(classifier, images)
 
 
-def _trained(folder: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
-    """Return a finished run, which may have been begun by an earlier demo."""
+def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirectory:
+    """Return a finished run; if an earlier demo has begun it, go on with it."""
     if (folder / "settings.toml").exists():
         run = RunDirectory.open(folder)
     else:
-        provenance = provenance_of(KNOWN, source, settings, strict=False)
+        provenance = provenance_of(KNOWN, images, settings, strict=False)
         run = RunDirectory.create(folder, settings, provenance)
-    if not run.encoder.exists() and not train_watched(source, run.settings, run).finished:
-        raise Stopped
+    if not run.encoder.exists() and not train_with_progress(images, run.settings, run).finished:
+        raise Interrupted
     return run
 
 
-def _cross_entropy_results(run: RunDirectory, images: Sets) -> dict[str, Evaluation]:
+def _cross_entropy_results(run: RunDirectory, images: DemoImages) -> dict[str, Evaluation]:
     trained = load_network(run.encoder)
     test = logits_of(trained, images.test.images)
-    odd = {name: logits_of(trained, ood.images) for name, ood in images.odd.items()}
+    oods = {name: logits_of(trained, ood.images) for name, ood in images.oods.items()}
     correct = accuracy(test.argmax(dim=1), images.test.labels)
     return {
-        f"cross-entropy, {name}": evaluate_scores(
-            score(test), {ood: score(logits) for ood, logits in odd.items()}, accuracy=correct
+        f"cross-entropy, {method}": evaluate_scores(
+            score(test), {name: score(logits) for name, logits in oods.items()}, accuracy=correct
         )
-        for name, score in (("softmax", msp_scores), ("energy", energy_scores))
+        for method, score in (("softmax", msp_scores), ("energy", energy_scores))
     }
 
 
 def _print_table(results: Mapping[str, Evaluation]) -> None:
-    odd = next(iter(results.values())).oods
-    table = Table("method", "accuracy", *(f"AUROC, {name}" for name in odd), box=None)
+    oods = next(iter(results.values())).oods
+    table = Table("method", "accuracy", *(f"AUROC, {name}" for name in oods), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, result in results.items():
@@ -172,7 +172,7 @@ def _explain_three(detector: Detector, out: Path) -> None:
 
 
 def _remove(out: Path) -> None:
-    """Remove what an earlier demo left, and nothing else."""
+    """Remove the folder of an earlier demo; any other folder is an error."""
     if not (out / "mcl" / "settings.toml").is_file():
         raise SettingsError(f"{out} holds no earlier demo, so --overwrite leaves it alone")
     shutil.rmtree(out)
