@@ -164,7 +164,7 @@ def test_a_bar_is_shown_on_a_terminal_once_the_work_takes_its_time(
     with terminal.progress_bar() as progress:
         progress(1, 4, "short work")
     assert capsys.readouterr().err == ""
-    with terminal.bar(after_seconds=0.0) as progress:
+    with terminal.progress_bar(after_seconds=0.0) as progress:
         progress(1, 4, "long work")
         progress(0, 0, "work of unknown length")
     shown = capsys.readouterr().err

@@ -82,7 +82,7 @@ def demo(
     write_json(out / "demo.json", {name: as_json(result) for name, result in results.items()})
     _explain_three(detector, out)
     where = shlex.quote(str(out / "mcl"))
-    say(f"All of it lies in {out}: the detector is {out / 'mcl' / 'detector.oddone'}.")
+    say(f"Everything is in {out}: the detector is {out / 'mcl' / 'detector.oddone'}.")
     say("Next, with a folder of your own that has one folder per class:")
     say("  oddone train photos/ --out run && oddone score run new-photos/")
     say(f"or look closer at this one: oddone evaluate {where} {KNOWN}#test --ood digits=digits")
