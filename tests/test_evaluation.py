@@ -202,7 +202,7 @@ def test_an_unknown_class_that_no_image_shows_does_no_harm() -> None:
 
 def test_an_unknown_class_is_named_with_the_nearest_known_one() -> None:
     with pytest.raises(
-        DataError, match="2 of 3 classes .* such as 'Dog' .the nearest it knows is 'dog'.; rename"
+        DataError, match="2 of 3 classes .* such as 'Dog' .did you mean 'dog'..; rename"
     ):
         labels_by_name(labelled([0, 1, 2], "Dog", "cat", "xyz"), ("cat", "dog"))
 
@@ -282,7 +282,7 @@ def test_mistakes_are_told_before_the_detector_works(detector: Detector) -> None
             detector, noise(1), {"noise": noise(1)}, groups={"near": ["nois"]}, progress=unexpected
         )
     strange = replace(tiny_source(), classes=("class 0", "class 1", "klass 2"))
-    with pytest.raises(DataError, match="'klass 2' .the nearest it knows is 'class 2'"):
+    with pytest.raises(DataError, match="'klass 2' .did you mean 'class 2'"):
         evaluate(detector, strange, {}, progress=unexpected)
     with pytest.raises(DataError, match="does not exist"):
         evaluate(detector, noise(1), {"noise": "nowhere"}, progress=unexpected)

@@ -9,8 +9,12 @@
     SettingsWarning (UserWarning)    legal settings that the paper advises against
     DataWarning (UserWarning)        data that support what was asked, but barely
 
-Every message names the thing, the number and the fix.
+Every message names the thing, the number and the fix. For a mistyped word, `did_you_mean` is the
+fix.
 """
+
+import difflib
+from collections.abc import Iterable
 
 
 class OddOneError(ValueError):
@@ -39,3 +43,23 @@ class SettingsWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data support what was asked, but barely; the message says how much more would do."""
+
+
+def closest_match(word: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that is spelled most like the word, or None if none is similar.
+
+    Upper and lower case count as the same letter.
+    """
+    by_lower_case = {choice.lower(): choice for choice in choices}
+    closest = difflib.get_close_matches(word.lower(), by_lower_case, n=1)
+    return by_lower_case[closest[0]] if closest else None
+
+
+def did_you_mean(word: str, choices: Iterable[str], *, otherwise: str) -> str:
+    """Return the last part of a message about an unknown word: a choice, or else `otherwise`.
+
+    >>> did_you_mean("cifra10", ["cifar10", "svhn"], otherwise="write cifar10 or svhn")
+    "did you mean 'cifar10'?"
+    """
+    closest = closest_match(word, choices)
+    return otherwise if closest is None else f"did you mean {closest!r}?"

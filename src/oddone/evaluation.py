@@ -5,7 +5,6 @@ method too.
 """
 
 import csv
-import difflib
 import io
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from torch import Tensor
 from oddone import metrics
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
-from oddone.errors import DataError, DataWarning, SettingsError
+from oddone.errors import DataError, DataWarning, SettingsError, did_you_mean
 from oddone.progress import Progress
 from oddone.scoring import score_images
 
@@ -192,10 +191,11 @@ def labels_by_name(source: ImageSet, classes: Sequence[str]) -> Int64[np.ndarray
     shown = [source.classes[label] for label in np.unique(source.labels) if label >= 0]
     unknown = [name for name in shown if name not in classes]
     if unknown:
-        nearest = difflib.get_close_matches(unknown[0], classes, n=1, cutoff=0.0)[0]
+        some = f"some that it knows are {', '.join(classes[:5])}"
+        hint = did_you_mean(unknown[0], classes, otherwise=some)
         raise DataError(
             f"{len(unknown)} of {len(shown)} classes of the test images are none that the detector "
-            f"knows, such as {unknown[0]!r} (the nearest it knows is {nearest!r}); rename them, or "
+            f"knows, such as {unknown[0]!r} ({hint}); rename them, or "
             f"take their images for OOD"
         )
     numbers = [classes.index(name) if name in shown else -1 for name in source.classes]
@@ -222,9 +222,8 @@ def check_averages(averages: Averages, oods: Mapping[str, object]) -> None:
             )
         for name in members:
             if name not in oods:
-                near = difflib.get_close_matches(name, oods, n=1)
                 sets = ", ".join(oods) or "none"
-                hint = f"did you mean {near[0]!r}?" if near else f"the OOD sets are: {sets}"
+                hint = did_you_mean(name, oods, otherwise=f"the OOD sets are: {sets}")
                 raise SettingsError(f"{average}: there is no OOD set {name!r}; {hint}")
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from oddone.data import ImageSet
-from oddone.data.stream import Picture, Source, stream
+from oddone.data.stream import Source, StreamedImage, stream
 from oddone.errors import SettingsError
 from oddone.progress import Progress
 from oddone.verdicts import Verdicts
@@ -43,7 +43,7 @@ class Scorer(Protocol):
 class ProcessedBatch(Generic[Result]):
     """Some images in a row, and what was made of them."""
 
-    pictures: list[Picture]
+    pictures: list[StreamedImage]
     """In order. Those that could not be read have no image, but a reason."""
     result: Result | None
     """Of those that could be read; None where none could."""
@@ -88,7 +88,7 @@ def process_batches(
 
 
 def _processed(
-    process: Callable[[ImageBatch], Result], pictures: Iterator[Picture], batch_size: int
+    process: Callable[[ImageBatch], Result], pictures: Iterator[StreamedImage], batch_size: int
 ) -> Iterator[ProcessedBatch[Result]]:
     while batch := list(islice(pictures, batch_size)):
         images = [picture.image for picture in batch if picture.image is not None]

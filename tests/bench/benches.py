@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from oddone.bench import TABLES, Bench, Record, Scale, Sets, sample
+from oddone.bench import TABLES, Bench, BenchImages, Record, Scale, sample
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
 from oddone.encoders import TrainedNetwork
@@ -20,10 +20,10 @@ def toy_scale(steps: int = 2) -> Scale:
     return Scale("toy", "a toy", settings, settings, settings, settings.model.encoder_name)
 
 
-def toy_sets(*oods: str, outliers: bool = True) -> Sets:
+def toy_sets(*oods: str, outliers: bool = True) -> BenchImages:
     """Return images of ten classes, and OOD sets of these names that have other images."""
     names = oods or ("svhn", "cifar100", "textures")
-    return Sets(
+    return BenchImages(
         known(TRAINING, seed=0),
         sample(known(20, seed=1), None),
         {name: sample(odd(12, seed), None) for seed, name in enumerate(names, start=2)},
@@ -74,7 +74,7 @@ class Toys(NamedTuple):
     records: dict[str, Record]
 
 
-def toy_bench(folder: Path, train: Counting, sets: Sets | None = None) -> Bench:
+def toy_bench(folder: Path, train: Counting, sets: BenchImages | None = None) -> Bench:
     """Return a bench of toy size."""
     return Bench(folder, sets or toy_sets(), toy_scale(), train)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from benches import Counting, Toys, known, odd, toy_bench, toy_record, toy_scale, toy_sets
 
-from oddone.bench import TABLES, Bench, Sets, Stopped, Table, recipes, sample
+from oddone.bench import TABLES, Bench, BenchImages, Interrupted, Table, recipes, sample
 from oddone.bench.recipes import Plan, plan
 from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
@@ -60,7 +60,7 @@ def test_a_filled_table_is_filled_again_without_training_and_with_the_same_numbe
 def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path: Path) -> None:
     table = of_rows(TABLES["paper-mcl"], "Baseline (w/o NT-Xent)", "SimCLR (CE fine-tuned)", "MCL")
     stopping = Counting(networks=2)
-    with pytest.raises(Stopped):
+    with pytest.raises(Interrupted):
         toy_bench(tmp_path, stopping).fill(table)
     going_on = Counting()
     filled = toy_bench(tmp_path, going_on).fill(table)
@@ -160,7 +160,7 @@ def test_seeds_train_networks_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_bench_without_ood_sets_is_refused(tmp_path: Path) -> None:
-    sets = Sets(known(60, seed=0), sample(known(20, seed=1), None), {})
+    sets = BenchImages(known(60, seed=0), sample(known(20, seed=1), None), {})
     with pytest.raises(DataError, match="0 OOD sets .* --ood NAME=SOURCE"):
         Bench(tmp_path, sets, toy_scale()).fill(TABLES["paper-sei"])
 

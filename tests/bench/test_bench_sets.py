@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from benches import known, odd
 
-from oddone.bench import Sets, find_sets, sample
+from oddone.bench import BenchImages, find_sets, sample
 from oddone.errors import DataError, SettingsError
 
 
@@ -77,8 +77,8 @@ def test_images_to_train_on_are_none_to_test_with() -> None:
     training, test = known(60, seed=0), sample(known(20, seed=1), None)
     strange = odd(12, seed=2)
     with pytest.raises(DataError, match="the 60 test images are those to train on"):
-        Sets(training, sample(training, 7), {})
+        BenchImages(training, sample(training, 7), {})
     with pytest.raises(DataError, match="the 12 outliers to train on are the images of svhn"):
-        Sets(training, test, {"svhn": sample(strange, 7)}, replace(strange))
+        BenchImages(training, test, {"svhn": sample(strange, 7)}, replace(strange))
     with pytest.raises(SettingsError, match="'test images' is called like the test"):
-        Sets(training, test, {"test images": sample(strange, 7)})
+        BenchImages(training, test, {"test images": sample(strange, 7)})

@@ -82,7 +82,7 @@ def test_a_stopped_bench_says_how_to_go_on_and_leaves_no_record(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(
-            "oddone.cli.bench.train_watched",
+            "oddone.cli.bench.train_with_progress",
             lambda *_, **__: Outcome(finished=False, step=1, seconds=1.0),
         )
         code, _, told = run_oddone("bench", "paper-sei", *words)

@@ -68,7 +68,7 @@ def test_images_that_were_trained_on_are_refused(
     run_oddone: Run, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (run / "detector.oddone").read_bytes()
-    monkeypatch.setattr("oddone.cli.sources.load", lambda *_, **__: tiny_source(images=192))
+    monkeypatch.setattr("oddone.cli.loading.load", lambda *_, **__: tiny_source(images=192))
     code, _, complained = run_oddone("calibrate", str(run), "photos")
     assert code == 2
     assert "the 192 images of photos are those that the detector was trained on" in complained

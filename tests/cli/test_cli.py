@@ -45,6 +45,13 @@ def test_every_command_has_an_example_in_its_help(run_oddone: Run, command: str)
     assert f"Example: oddone {command}" in printed
 
 
+@pytest.mark.parametrize("words", ["--version", "dat"])
+def test_python_runs_the_package_as_the_command(run_oddone: Run, words: str) -> None:
+    command = [sys.executable, "-m", "oddone", words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout, done.stderr) == run_oddone(words)
+
+
 def test_the_version_is_told(run_oddone: Run) -> None:
     assert run_oddone("--version") == (0, f"{__version__}\n", "")
 

@@ -43,7 +43,11 @@ def test_info_of_the_embedded_images_shows_the_classes_with_their_counts(run: Ru
     assert code == 0
     lines = [line.split() for line in printed.splitlines()]
     assert printed.startswith("400 images of 28 x 28 pixels, 2 classes, fingerprint ")
-    assert lines[1:] == [["label", "class", "images"], ["0", "sneaker", "200"], ["1", "bag", "200"]]
+    assert lines[1:] == [
+        ["label", "class", "name", "images"],
+        ["0", "sneaker", "200"],
+        ["1", "bag", "200"],
+    ]
 
 
 def test_info_resizes_when_asked(run: Run) -> None:
@@ -157,10 +161,10 @@ def test_a_bar_is_shown_on_a_terminal_once_the_work_takes_its_time(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.bar() as progress:
+    with terminal.progress_bar() as progress:
         progress(1, 4, "short work")
     assert capsys.readouterr().err == ""
-    with terminal.bar(after_seconds=0.0) as progress:
+    with terminal.progress_bar(after_seconds=0.0) as progress:
         progress(1, 4, "long work")
         progress(0, 0, "work of unknown length")
     shown = capsys.readouterr().err

@@ -56,7 +56,7 @@ def test_the_table_shows_what_the_files_hold(
     assert (code, complained) == (0, "")
     result = json.loads(outs[0].read_text())
     assert f"{result['accuracy']:.2%} of 30 test images get their label" in printed
-    assert f"{result['false_alarms']:.2%} of them are flagged: false alarms" in printed
+    assert f"{result['false_alarms']:.2%} of them are called anomalous: false alarms" in printed
     columns = ("caught", "auroc", "fpr_at_95_ind", "fpr_at_95_ood", "aupr_in", "aupr_out")
     for name, images in (("noise", 20), ("dark", 10)):
         ood = result["oods"][name]
@@ -102,8 +102,10 @@ def test_what_cannot_be_said_is_said(run_oddone: Run, uncalibrated_file: Path, n
     code, printed, _ = run_oddone("evaluate", str(uncalibrated_file), noise, "--ood", f"n={noise}")
     assert code == 0
     assert "20 test images without labels, so there is no accuracy" in printed
-    assert f"nothing is flagged before oddone calibrate {uncalibrated_file} SOURCE" in printed
-    assert cells(printed, "n")[:2] == ["20", "50.00%"]  # the AUROC; no share is caught
+    assert (
+        f"nothing is called anomalous before oddone calibrate {uncalibrated_file} SOURCE" in printed
+    )
+    assert cells(printed, "n")[:2] == ["20", "50.00%"]  # the AUROC; no share is detected
 
 
 def test_files_that_cannot_be_read_are_listed(
@@ -128,7 +130,7 @@ def test_files_that_cannot_be_read_are_listed(
 def test_images_that_were_trained_on_get_one_line_of_advice(
     run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oddone.cli.sources.load", lambda *_, **__: tiny_source(images=192))
+    monkeypatch.setattr("oddone.cli.loading.load", lambda *_, **__: tiny_source(images=192))
     code, _, complained = run_oddone("evaluate", str(detector_file), "photos")
     assert code == 0
     assert complained.startswith("note: the 192 test images are those that the detector was")
@@ -166,4 +168,4 @@ def test_an_unknown_class_is_told_with_the_nearest(
     code, _, complained = run_oddone("evaluate", str(detector_file), four)
     assert code == 2
     assert "1 of 4 classes of the test images" in complained
-    assert "such as 'class 3' (the nearest it knows is 'class " in complained
+    assert "such as 'class 3' (did you mean 'class " in complained

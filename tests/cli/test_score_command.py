@@ -18,7 +18,7 @@ from oddone.cli.terminal import printable
 from oddone.detector import Detector
 from runs import tiny_source
 
-COLUMNS = ["path", "label", "score", "p_value", "anomalous", "reason"]
+COLUMNS = ["path", "class_name", "score", "p_value", "anomalous", "reason"]
 STEERING = "z [bold]\x1b[31m\n.png"  # markup, an escape sequence and a line break
 
 
@@ -69,7 +69,7 @@ def test_a_pipe_gets_csv_that_agrees_with_the_detector(
     names = ["0.png", "1.png", "2.png", "3.png", "cut.png", "text.png", STEERING]
     assert [row["path"] for row in rows] == [str(folder / name) for name in names]
     for row, scored in zip(rows, expected, strict=True):
-        assert row["label"] == (scored.label or "")
+        assert row["class_name"] == (scored.label or "")
         assert row["reason"] == (scored.reason or "")
         assert row["anomalous"] == ("" if scored.anomalous is None else str(scored.anomalous))
         if scored.score is not None:
@@ -110,7 +110,7 @@ def test_parquet_has_types_and_row_groups(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oddone.cli.score.ROWS_PER_GROUP", 3)
+    monkeypatch.setattr("oddone.cli.score_table.ROWS_PER_GROUP", 3)
     out = tmp_path / "scores.parquet"
     run_oddone("score", str(detector_file), str(folder), "--out", str(out))
     types = ["string", "string", "double", "double", "bool", "string"]
@@ -134,12 +134,12 @@ def test_explaining_adds_three_neighbours(
     if ending == ".jsonl":
         first, broken = (json.loads(out.read_text().splitlines()[i]) for i in (0, 4))
         assert [each["path"] for each in first["neighbours"]] == [each.path for each in near]
-        assert first["neighbours"][0]["label"] == "class 0"
+        assert first["neighbours"][0]["class_name"] == "class 0"
         assert broken["neighbours"] == []
     else:
         assert len(first) == len(COLUMNS) + 9
         assert [first[f"neighbour_{i}_path"] for i in (1, 2, 3)] == [each.path for each in near]
-        assert first["neighbour_1_label"] == "class 0"
+        assert first["neighbour_1_class_name"] == "class 0"
         assert float(first["neighbour_3_similarity"]) == pytest.approx(near[2].similarity, abs=1e-5)
         assert broken["neighbour_1_path"] == ""
 
@@ -185,10 +185,10 @@ def test_a_terminal_gets_a_table(
 ) -> None:
     _, printed, _ = terminal("score", str(detector_file), str(folder))
     lines = printed.splitlines()
-    assert lines[0].split() == ["verdict", "label", "score", "p-value", "image"]
+    assert lines[0].split() == ["verdict", "class", "name", "score", "p-value", "image"]
     first = next(detector.score(folder))
     verdict = "anomalous" if first.anomalous else "normal"
-    assert lines[1].startswith(f"{verdict:<10}  {first.label}  {first.score:>8.4g}")
+    assert lines[1].startswith(f"{verdict:<10}  {first.label:<10}  {first.score:>8.4g}")
     assert lines[5].split() == ["unreadable", str(folder / "cut.png"), "truncated"]
     assert lines[7].startswith("anomalous")
     assert "1 in 97" in lines[7]
@@ -237,7 +237,7 @@ def test_a_name_need_not_be_unicode(
     assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
     expected = {
         ".csv": b"bare/\xff.png,class 0,",
-        ".jsonl": b'bare/\\udcff.png", "label"',
+        ".jsonl": b'bare/\\udcff.png", "class_name"',
         ".parquet": b"bare/\\udcff.png",
     }
     assert expected[ending] in out.read_bytes()
@@ -267,7 +267,7 @@ def test_a_reader_may_leave_early(
     [
         ([], "say what to score: oddone score DETECTOR SOURCE"),
         (["no/such"], "'no/such' does not exist"),
-        (["{folder}", "--out", "scores.xlsx"], "let the name end in .csv, .jsonl, .parquet"),
+        (["{folder}", "--out", "scores.xlsx"], "let the name end in .csv, .jsonl or .parquet"),
         (["{folder}", "--out", "no/such.csv"], "no/such.csv: name a file in a folder that exists"),
         (["{empty}"], "no images below .*empty (found: nothing)"),
     ],
@@ -312,7 +312,7 @@ def test_what_is_not_complete_does_not_take_the_name(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("oddone.cli.score._row", full)
+    monkeypatch.setattr("oddone.cli.score.to_row", full)
     out = tmp_path / f"scores{ending}"
     code, _, complained = run_oddone("score", str(detector_file), str(folder), "--out", str(out))
     assert code == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oddone.data.arrays import image_set, numbered, read_arrays, resized
+from oddone.data.arrays import encode_labels, image_set, read_arrays, resize_images
 from oddone.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
@@ -151,7 +151,7 @@ def test_the_fingerprint_follows_the_content() -> None:
 
 
 def test_numbers_are_sorted_as_numbers() -> None:
-    assert numbered(np.array([10, 9, 100])).classes == ("9", "10", "100")
+    assert encode_labels(np.array([10, 9, 100])).classes == ("9", "10", "100")
 
 
 # --- Resizing ---------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ def test_numbers_are_sorted_as_numbers() -> None:
 
 def test_a_set_of_the_right_size_is_left_alone() -> None:
     native = image_set(FIRST, None, (), "x")
-    assert resized(native) is native
-    assert resized(native, 8) is native
+    assert resize_images(native) is native
+    assert resize_images(native, 8) is native
 
 
 def test_resizing_averages_and_keeps_the_rest() -> None:
@@ -168,20 +168,20 @@ def test_resizing_averages_and_keeps_the_rest() -> None:
     stripes[..., ::2] = 255
     native = image_set(stripes, np.arange(40) % 2, ("a", "b"), "x")
     seen: list[tuple[int, int, str]] = []
-    small = resized(native, 8, lambda *report: seen.append(report))
+    small = resize_images(native, 8, lambda *report: seen.append(report))
     assert small.images.shape == (40, 3, 8, 8)
     np.testing.assert_allclose(small.images[..., 1:-1], 127.5, atol=3)
     assert (small.labels == native.labels).all()
     assert small.paths == native.paths
     assert small.fingerprint != native.fingerprint
-    assert small.fingerprint == resized(native, 8).fingerprint
+    assert small.fingerprint == resize_images(native, 8).fingerprint
     assert seen[-1] == (40, 40, "resizing to 8")
 
 
 def test_by_default_long_images_are_cut_to_their_shorter_side() -> None:
     long = np.zeros((2, 3, 10, 30), dtype=np.uint8)
     long[..., 10:20] = 200
-    square = resized(image_set(long, None, (), "x"))
+    square = resize_images(image_set(long, None, (), "x"))
     assert square.images.shape == (2, 3, 10, 10)
     assert (square.images == 200).all()
 

@@ -10,7 +10,7 @@ import pytest
 from pictures import make_folder, noise
 
 import oddone.data.cache as caching
-from oddone.data.cache import CacheSize, Listing, cache_size, clean_cache, decoded
+from oddone.data.cache import CacheSize, Listing, cache_size, clean_cache, load_or_decode
 from oddone.data.decode import decode
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile, ImageSet
@@ -37,7 +37,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         paths.append(path)
         return decode(path, size)
 
-    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode", counted)
     return paths
 
 
@@ -289,4 +289,4 @@ def test_progress_counts_to_the_number_of_files(root: Path) -> None:
 
 def test_an_empty_listing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="none of the 0 images"):
-        decoded(Listing(tmp_path, (), ()), 32)
+        load_or_decode(Listing(tmp_path, (), ()), 32)

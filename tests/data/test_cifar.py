@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oddone.data.cifar import CIFAR10, CIFAR100, editions_in, read_cifar10, read_cifar100, unpickled
+from oddone.data.cifar import (
+    CIFAR10,
+    CIFAR100,
+    editions_in,
+    read_cifar10,
+    read_cifar100,
+    safe_unpickle,
+)
 from oddone.errors import DataError
 
 NAMES = [f"thing {i}" for i in range(10)]
@@ -153,19 +160,19 @@ def test_an_evil_pickle_is_refused_and_not_run(tmp_path: Path, protocol: int) ->
 )
 def test_only_a_few_names_are_admitted(content: bytes) -> None:
     with pytest.raises(DataError, match="asks for"):
-        unpickled(content, "a file")
+        safe_unpickle(content, "a file")
 
 
 def test_no_other_codec_runs_than_the_one_for_bytes() -> None:
     content = b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R."
     with pytest.raises(DataError, match="bytes encoded by 'rot13'"):
-        unpickled(content, "a file")
+        safe_unpickle(content, "a file")
 
 
 def test_plain_things_are_admitted() -> None:
     plain = {"a": [1, "two", b"three", b""], "b": {"c": (None, True, 2.5)}}
     for protocol in range(5):
-        assert unpickled(pickle.dumps(plain, protocol), "a file") == plain
+        assert safe_unpickle(pickle.dumps(plain, protocol), "a file") == plain
 
 
 @pytest.mark.filterwarnings("error")
@@ -176,7 +183,7 @@ def test_what_python_2_wrote_is_read_without_a_warning() -> None:
         b"q\x0bK\x00K\x01\x87q\x0cRq\r(K\x03U\x01|q\x0eNNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00"
         b"tq\x0fb\x89U\x02\xff\x07q\x10tq\x11bu."
     )
-    held = unpickled(content, "a file")
+    held = safe_unpickle(content, "a file")
     assert held["data"].tolist() == [255, 7]
     assert held["data"].dtype == np.uint8
 

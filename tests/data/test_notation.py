@@ -233,6 +233,14 @@ def test_a_path_that_cannot_be_guessed_is_an_error(tmp_path: Path) -> None:
         load(str(tmp_path / "other.tar.gz"))
 
 
+def test_a_detector_is_no_source_of_images(tmp_path: Path) -> None:
+    path = tmp_path / "garments.oddone"
+    path.write_bytes(b"")
+    fix = rf"is a detector, not images; open it with oddone.Detector.load\('{path}'\)"
+    with pytest.raises(DataError, match=fix):
+        load(str(path))
+
+
 def test_a_file_for_a_folder_and_a_folder_for_a_file_are_errors(tmp_path: Path) -> None:
     path = make_arrays(tmp_path / "set")
     for scheme in ("folder", "flat"):
@@ -261,7 +269,7 @@ def test_every_scheme_is_described() -> None:
 
 
 def test_the_package_offers_what_users_need() -> None:
-    names = {"BrokenFile", "ImageSet", "Picture", "clean_cache", "load", "stream"}
+    names = {"BrokenFile", "ImageSet", "StreamedImage", "clean_cache", "load", "stream"}
     assert set(oddone.data.__all__) == names
 
 

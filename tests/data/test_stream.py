@@ -1,6 +1,7 @@
 import os
 import sys
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from pictures import bomb_png, encoded, make_folder, noise
 from PIL import Image
 
-from oddone.data import ImageSet, Picture, load, stream
+from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
 from oddone.data.decode import BATCH, decode
+from oddone.data.image_set import check_indices
 from oddone.errors import DataError, SettingsError
 
 
@@ -66,13 +68,13 @@ REASONS = {
 
 
 def test_a_folder_comes_in_order_with_what_is_broken_in_its_place(odd: Path, cache: Path) -> None:
-    pictures = list(stream(str(odd), size=16))
-    assert [picture.path for picture in pictures] == [str(odd / name) for name in REASONS]
-    assert [picture.reason for picture in pictures] == list(REASONS.values())
-    for picture in pictures:
-        assert (picture.image is None) == (picture.reason is not None)
-        if picture.image is not None:
-            assert np.array_equal(picture.image, decode(Path(picture.path), 16))
+    images = list(stream(str(odd), size=16))
+    assert [each.path for each in images] == [str(odd / name) for name in REASONS]
+    assert [each.reason for each in images] == list(REASONS.values())
+    for each in images:
+        assert (each.image is None) == (each.reason is not None)
+        if each.image is not None:
+            assert np.array_equal(each.image, decode(Path(each.path), 16))
     assert not cache.exists()  # seen once, so not kept
 
 
@@ -83,7 +85,7 @@ def test_the_classes_of_a_folder_do_not_matter(
     root = make_folder(tmp_path / "set", {"cat": 1, "dog": 2})
     noise().save(root / "loose.png")
     names = ["loose.png", "cat/0.png", "dog/0.png", "dog/1.png"]
-    assert [picture.path for picture in stream(named(root), size=8)] == [
+    assert [each.path for each in stream(named(root), size=8)] == [
         str(root / name) for name in names
     ]
 
@@ -101,8 +103,8 @@ def test_files_folders_and_data_sets_follow_each_other(tmp_path: Path) -> None:
         f"imglist:{root / 'list.txt'}",
         str(tmp_path / "two.npz"),
     ]
-    pictures = list(stream(sources, size=8))
-    assert [picture.path.removeprefix(f"{tmp_path}/") for picture in pictures] == [
+    images = list(stream(sources, size=8))
+    assert [each.path.removeprefix(f"{tmp_path}/") for each in images] == [
         "set/dog/0.png",
         "without ending",
         "set/cat/0.png",
@@ -113,9 +115,7 @@ def test_files_folders_and_data_sets_follow_each_other(tmp_path: Path) -> None:
         "set/gone.png",
         *[f"arrays:{tmp_path}/two.npz[{i}]" for i in range(2)],
     ]
-    assert [picture.reason for picture in pictures if picture.reason] == [
-        "no such file or directory"
-    ]
+    assert [each.reason for each in images if each.reason] == ["no such file or directory"]
 
 
 def test_an_array_comes_as_load_reads_it(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_an_array_comes_as_load_reads_it(tmp_path: Path) -> None:
     np.savez(tmp_path / "set.npz", images=pixels)
     loaded = load(str(tmp_path / "set.npz"), size=8)
     streamed = list(stream(str(tmp_path / "set.npz"), size=8))
-    assert [picture.path for picture in streamed] == list(loaded.paths)
-    assert np.array_equal(np.stack([picture.image for picture in streamed]), loaded.images)
+    assert [each.path for each in streamed] == list(loaded.paths)
+    assert np.array_equal(np.stack([each.image for each in streamed]), loaded.images)
 
 
 def test_a_split_of_a_data_set_can_be_streamed() -> None:
@@ -137,10 +137,53 @@ def test_a_split_of_a_data_set_can_be_streamed() -> None:
 @pytest.mark.parametrize("size", [8, 10])
 def test_images_in_memory_are_resized_where_they_must_be(size: int) -> None:
     images = np.full((3, 3, 8, 8), 7, dtype=np.uint8)
-    pictures = list(stream(image_set(images, None, (), "mine"), size=size))
+    streamed = list(stream(image_set(images, None, (), "mine"), size=size))
     expected = np.full((3, size, size), 7)
-    assert [picture.path for picture in pictures] == ["mine[0]", "mine[1]", "mine[2]"]
-    assert all(np.array_equal(picture.image, expected) for picture in pictures)
+    assert [each.path for each in streamed] == ["mine[0]", "mine[1]", "mine[2]"]
+    assert all(np.array_equal(each.image, expected) for each in streamed)
+
+
+def numbered_images(count: int) -> ImageSet:
+    """Return images of 4 x 4 pixels, of which each shows its own number."""
+    numbers = np.arange(count, dtype=np.uint8)[:, None, None, None]
+    return image_set(np.tile(numbers, (3, 4, 4)), None, (), "mine")
+
+
+@pytest.mark.parametrize("indices", [[5, 0, 5, 249], 3 * list(range(249, -1, -1)), []])
+@pytest.mark.parametrize("size", [4, 6])
+def test_indices_choose_images_in_their_order(indices: list[int], size: int) -> None:
+    chosen = np.array(indices, dtype=np.int64)
+    told: list[tuple[int, int, str]] = []
+    images = list(
+        stream(
+            numbered_images(250), size=size, indices=chosen, progress=lambda *now: told.append(now)
+        )
+    )
+    assert [each.path for each in images] == [f"mine[{index}]" for index in indices]
+    for each, index in zip(images, indices, strict=True):
+        assert np.array_equal(each.image, np.full((3, size, size), index))
+        assert each.reason is None
+    assert told[-1:] == ([(len(indices), len(indices), "images")] if indices else [])
+
+
+def test_all_indices_are_the_whole_set() -> None:
+    source = load("fashion:unseen#test")
+    whole = list(stream(source, size=28))
+    chosen = list(stream(source, size=28, indices=np.arange(len(source))))
+    assert [each.path for each in whole] == [each.path for each in chosen]
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(whole, chosen, strict=True))
+
+
+@pytest.mark.parametrize("some", [None, np.arange(0, 4000, 2)])
+def test_a_memory_mapped_set_is_never_copied_whole(tmp_path: Path, some: np.ndarray | None) -> None:
+    np.save(tmp_path / "large.npy", np.zeros((4000, 3, 64, 64), dtype=np.uint8))
+    mapped = np.load(tmp_path / "large.npy", mmap_mode="r")
+    source = ImageSet(mapped, np.full(4000, -1), (), [f"[{i}]" for i in range(4000)], "large")
+    tracemalloc.start()
+    assert sum(1 for _ in stream(source, size=64, indices=some)) == (4000 if some is None else 2000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < mapped.nbytes / 5
 
 
 def many(folder: Path, count: int) -> Path:
@@ -158,24 +201,24 @@ def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.Mon
         decoded.append(path)
         return decode(path, size)
 
-    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
-    pictures = stream(many(tmp_path / "many", 300), size=8)
-    next(pictures)
+    images = stream(many(tmp_path / "many", 300), size=8)
+    next(images)
     deadline = time.monotonic() + 10
     while len(decoded) < 4 * BATCH and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(decoded) >= 4 * BATCH
-    for consumed, _ in enumerate(pictures, start=2):
+    for consumed, _ in enumerate(images, start=2):
         assert len(decoded) - consumed < 8 * BATCH
     assert len(decoded) == 300
 
 
 def test_who_stops_early_waits_for_nothing(tmp_path: Path) -> None:
     filters = list(warnings.filters)
-    pictures = stream(many(tmp_path / "many", 100), size=8)
-    next(pictures)
-    pictures.close()  # type: ignore[attr-defined]
+    images = stream(many(tmp_path / "many", 100), size=8)
+    next(images)
+    images.close()  # type: ignore[attr-defined]
     assert warnings.filters == filters
 
 
@@ -228,7 +271,7 @@ def test_a_name_that_no_system_takes_is_an_error() -> None:
 def test_a_tilde_may_begin_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     noise().save(tmp_path / "~kept.png")
-    assert [picture.path for picture in stream("~kept.png", size=8)] == ["~kept.png"]
+    assert [each.path for each in stream("~kept.png", size=8)] == ["~kept.png"]
 
 
 def test_a_size_below_one_is_an_error() -> None:
@@ -236,6 +279,32 @@ def test_a_size_below_one_is_an_error() -> None:
         stream("fashion", size=0)
 
 
-def test_no_sources_are_no_pictures() -> None:
-    nothing: list[Picture] = list(stream([], size=8))
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        (np.array([0, 3]), "indices hold 3, and the 3 images are numbered from 0; leave it out"),
+        (np.array([-1]), "indices hold -1"),
+    ],
+)
+def test_an_index_of_no_image_is_an_error(indices: np.ndarray, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        stream(numbered_images(3), size=4, indices=indices)
+
+
+@pytest.mark.parametrize("mask", [np.array([True, False, True]), np.array([0.0, 2.0])])
+def test_a_mask_does_not_pass_for_indices(mask: np.ndarray) -> None:
+    with pytest.raises(SettingsError, match=f"indices are {mask.dtype}; give the numbers"):
+        check_indices(mask, numbered_images(3))
+
+
+@pytest.mark.parametrize("source", ["fashion", ["fashion", "digits"], Path()])
+def test_indices_of_anything_but_an_image_set_are_an_error(
+    source: str | list[str | Path] | Path,
+) -> None:
+    with pytest.raises(SettingsError, match="images of an ImageSet; load the source first"):
+        stream(source, size=8, indices=np.array([0]))
+
+
+def test_no_sources_are_no_images() -> None:
+    nothing: list[StreamedImage] = list(stream([], size=8))
     assert nothing == []

@@ -94,7 +94,7 @@ def test_no_more_than_a_few_batches_are_in_memory(
         decoded.append(path)
         return decode(path, size)
 
-    monkeypatch.setattr("oddone.data.cache.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     for consumed, _ in enumerate(detector.score(tmp_path, batch_size=BATCH), start=1):
         assert len(decoded) - consumed < 9 * BATCH  # the threads' batches and the network's

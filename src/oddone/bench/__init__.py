@@ -3,18 +3,18 @@
 from oddone.bench.recipes import Scale, cpu_scale, paper_scale
 from oddone.bench.record import Record, read_record, write_record
 from oddone.bench.rendering import as_csv, as_html, as_markdown, for_terminal
-from oddone.bench.runner import Bench, Stopped
-from oddone.bench.sets import Sample, Sets, find_sets, sample
+from oddone.bench.runner import Bench, Interrupted
+from oddone.bench.sets import BenchImages, ImageSample, find_sets, sample
 from oddone.bench.tables import TABLES, Table
 
 __all__ = [
     "TABLES",
     "Bench",
+    "BenchImages",
+    "ImageSample",
+    "Interrupted",
     "Record",
-    "Sample",
     "Scale",
-    "Sets",
-    "Stopped",
     "Table",
     "as_csv",
     "as_html",

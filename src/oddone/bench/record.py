@@ -15,7 +15,7 @@ import torch
 
 from oddone.bench.recipes import Scale
 from oddone.bench.schema import Maybe, Named, Schema, Share, check
-from oddone.bench.sets import Sets
+from oddone.bench.sets import BenchImages
 from oddone.bench.tables import TABLES, Column, Table
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
@@ -92,7 +92,7 @@ class Record:
 
     @staticmethod
     def of(
-        table: Table, scale: Scale, seeds: int, sets: Sets, filled: Filled, *, command: str
+        table: Table, scale: Scale, seeds: int, sets: BenchImages, filled: Filled, *, command: str
     ) -> "Record":
         """Return the record of a table that was filled now, on this machine."""
         training, outliers = sets.training, sets.outliers

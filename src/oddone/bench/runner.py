@@ -12,7 +12,7 @@ from typing import Any
 from oddone.bench.recipes import Plan, Scale, plan
 from oddone.bench.record import Filled, ModelRecord, RowRecord
 from oddone.bench.scoring import ScoringRule, VerdictsBySet, score_sets
-from oddone.bench.sets import TEST, Sets
+from oddone.bench.sets import TEST, BenchImages
 from oddone.bench.tables import OOD_NAMES, Row, Table
 from oddone.device import choose_device
 from oddone.encoders import load_network
@@ -36,8 +36,8 @@ from oddone.training import (
 from oddone.training.settings_file import to_dict
 
 
-class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
-    """Training was told to stop; what was learned is kept."""
+class Interrupted(Exception):  # noqa: N818  (not an error: the user wants it)
+    """The user pressed Ctrl-C while a network was trained; its run keeps what it has learned."""
 
 
 Train = Callable[..., Outcome]
@@ -49,7 +49,7 @@ class Bench:
     """Where tables are filled, with what, and who is told of it."""
 
     folder: Path
-    sets: Sets
+    sets: BenchImages
     scale: Scale
     train: Train = train_network
     provenance: Callable[[TrainSettings], Mapping[str, Any]] = lambda _: {}
@@ -160,7 +160,7 @@ class Bench:
             self.sets.training, wanted.settings, run, start=start, outliers=outliers
         )
         if outcome.stopped or not outcome.finished:
-            raise Stopped
+            raise Interrupted
 
     def _described(self, key: str, wanted: Plan) -> ModelRecord:
         *_, last = self.run_of(wanted).history()

@@ -35,21 +35,21 @@ TEST = "test images"
 """What the test images are called beside the OOD sets."""
 
 
-class Sample(NamedTuple):
-    """Some images of a set, or all."""
+class ImageSample(NamedTuple):
+    """Some images of a set, or all of them."""
 
     images: ImageSet
     of: ImageSet
-    """All of them."""
+    """The whole set."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
-    """All images of a bench."""
+class BenchImages:
+    """All images that a table is trained and measured on."""
 
     training: ImageSet
-    test: Sample
-    oods: Mapping[str, Sample]
+    test: ImageSample
+    oods: Mapping[str, ImageSample]
     outliers: ImageSet | None = None
 
     def __post_init__(self) -> None:
@@ -75,12 +75,12 @@ class Found(NamedTuple):
     oods: dict[str, str]
 
 
-def sample(images: ImageSet, limit: int | None) -> Sample:
+def sample(images: ImageSet, limit: int | None) -> ImageSample:
     """Return so many images, drawn at random but always the same, in their order; or all."""
     if limit is not None and limit < 1:
         raise SettingsError(f"limit={limit}: judge at least 1 image of each set")
     if limit is None or limit >= len(images):
-        return Sample(images, images)
+        return ImageSample(images, images)
     drawn = torch.randperm(len(images), generator=stream(0, "bench"))[:limit].sort().values.numpy()
     some = replace(
         images,
@@ -89,7 +89,7 @@ def sample(images: ImageSet, limit: int | None) -> Sample:
         paths=[images.paths[number] for number in drawn],
         fingerprint=f"{images.fingerprint}, {limit} of {len(images)}",
     )
-    return Sample(some, images)
+    return ImageSample(some, images)
 
 
 def find_sets(folders: tuple[Path, ...]) -> Found:

@@ -1,4 +1,4 @@
-"""The command line: one file per verb. Nothing here imports torch until a verb needs it."""
+"""The command line: one file for each command. Torch is imported only when a command needs it."""
 
 # libgomp's threads spin while they wait for each other. When another program takes one of their
 # cores away, the spinning thread keeps the delayed one from running (docs/decisions/0004). This
@@ -7,7 +7,6 @@ import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-import difflib
 import sys
 import traceback
 from typing import Annotated
@@ -18,9 +17,9 @@ from rich.text import Text
 
 from oddone import __version__
 from oddone.cli import data
+from oddone.cli.options import check_whole_numbers
 from oddone.cli.terminal import printable
-from oddone.cli.whole_numbers import check_whole_numbers
-from oddone.errors import OddOneError
+from oddone.errors import OddOneError, did_you_mean
 
 app = App(
     name="oddone",
@@ -34,7 +33,8 @@ app = App(
 )
 app.command(data.app)
 
-# These import torch, so only when asked for. What their help says first is therefore here.
+# These files import torch, so each is imported only when its command is given. What `oddone --help`
+# says of the commands is therefore written here.
 for name, purpose, example in (
     (
         "train",
@@ -43,7 +43,7 @@ for name, purpose, example in (
     ),
     (
         "score",
-        "Label images, and say which are none of the classes.",
+        "Name the class of images, and say which are none of the classes.",
         "oddone score run new-photos/ --out scores.csv",
     ),
     (
@@ -53,22 +53,22 @@ for name, purpose, example in (
     ),
     (
         "evaluate",
-        "Measure a detector: accuracy, and AUROC against images it should find odd.",
+        "Measure a detector: accuracy, and AUROC against images of no known class.",
         "oddone evaluate run test-photos/ --ood weeds=weeds/ --out result.json",
     ),
     (
         "report",
-        "Draw all about a detector, or a record of a bench, on one page to look at.",
+        "Show all about a detector, or a record of oddone bench, on one HTML page.",
         "oddone report run --test test-photos/ --ood weeds=weeds/ --out report.html",
     ),
     (
         "calibrate",
-        "Set a detector's threshold by images that are normal and new to it.",
+        "Set a detector's threshold with normal images that it was not trained on.",
         "oddone calibrate run normal-photos/ --false-alarms 0.01",
     ),
     (
         "bench",
-        "Fill the paper's tables again, or show them: every method, row by row.",
+        "Reproduce the paper's tables, method by method, or show them.",
         "oddone bench paper-sei --data datasets --out bench",
     ),
     (
@@ -86,12 +86,12 @@ def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     debug: Annotated[bool, Parameter(negative=(), help="Show the traceback of an error.")] = False,
 ) -> int:
-    """Return the exit code of one command; an error of the user's making is one line and 2."""
+    """Run one command and return its exit code, which is 2 for an error that the user can fix."""
     try:
         return app(tokens) or 0
     except OddOneError as error:
         if not debug:
-            return _told(error)
+            return _print_error(error)
         traceback.print_exc()
         return 2
 
@@ -100,14 +100,14 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         code = app.meta(sys.argv[1:])
-    # An unknown command or option, or a command whose extra is missing: no traceback says more.
+    # An unknown command or option, or a command whose extra is missing: a traceback would not help.
     except (CycloptsError, OddOneError) as error:
-        code = _told(error)
+        code = _print_error(error)
     sys.exit(code or 0)
 
 
-def _told(error: OddOneError | CycloptsError) -> int:
-    """Return the exit code for an error, after saying in one line what it is."""
+def _print_error(error: OddOneError | CycloptsError) -> int:
+    """Print an error in one line, and return the exit code."""
     if isinstance(error, UnknownCommandError) and error.app is app and error.unused_tokens:
         message = _unknown_command(error.unused_tokens[0])
     else:
@@ -118,8 +118,7 @@ def _told(error: OddOneError | CycloptsError) -> int:
 
 
 def _unknown_command(word: str) -> str:
-    """Return what cyclopts would say, without importing all commands, and torch, to say it."""
+    """Return the message; cyclopts' own would import all commands, and torch with them."""
     commands = [name for name in app if not name.startswith("-")]
-    close = difflib.get_close_matches(word, commands, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(commands)}"
+    hint = did_you_mean(word, commands, otherwise=f"the commands are {', '.join(commands)}")
     return f"unknown command {word!r}; {hint}"

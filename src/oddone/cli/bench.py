@@ -1,24 +1,22 @@
-"""`oddone bench`: the paper's tables, filled again, and shown."""
+"""`oddone bench`: reproduce the paper's tables, and show them."""
 
-import difflib
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from cyclopts import App
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.bench import (
     TABLES,
     Bench,
+    BenchImages,
+    Interrupted,
     Record,
     Scale,
-    Sets,
-    Stopped,
     Table,
     as_csv,
     as_html,
@@ -31,16 +29,18 @@ from oddone.bench import (
     sample,
     write_record,
 )
-from oddone.cli.runs import provenance_of, train_watched
-from oddone.cli.sources import REPEATED, load_watched, sources_by_name
-from oddone.cli.terminal import bar, counted, note, say, show_warnings
+from oddone.bench.record import Filled
+from oddone.cli.loading import load_images
+from oddone.cli.options import REPEATED, sources_by_name
+from oddone.cli.out_file import check_out_file, write_out_file
+from oddone.cli.provenance import provenance_of
+from oddone.cli.terminal import counted, note, progress_bar, say, show_warnings
+from oddone.cli.training_progress import EXIT_INTERRUPTED, train_with_progress
 from oddone.data import ImageSet
 from oddone.data.notation import EMBEDDED, SCHEMES
-from oddone.errors import DataError, SettingsError
-from oddone.files import write_atomic
+from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.progress import Progress
 
-INTERRUPTED = 130
 MINUTES = 10.0
 FORMATS = {"markdown": as_markdown, "csv": as_csv, "html": as_html}
 
@@ -63,10 +63,10 @@ def bench(
     ood: Annotated[tuple[str, ...], REPEATED] = (),
     outliers: str | None = None,
 ) -> int:
-    """Fill a table of the paper: train every network it compares, and let each judge the images.
+    """Fill a table of the paper: train every network that it compares, and score images with each.
 
-    Networks are kept in the output folder and shared between rows, tables and calls, so that the
-    same command goes on where it stopped. The tables are paper-main, paper-supclr, paper-mcl,
+    Networks are kept in the output folder and shared between rows, tables and commands, so that
+    the same command goes on where it stopped. The tables are paper-main, paper-supclr, paper-mcl,
     paper-sei, paper-aux, paper-sei-metrics, paper-mcl-metrics and openood.
 
     Example: `oddone bench paper-sei --data datasets --out bench --minutes 10`
@@ -85,62 +85,35 @@ def bench(
     minutes
         How long each row is trained at the scale cpu; 10 unless set.
     seeds
-        How often all is trained; more than once gives a spread.
+        How often everything is trained; more than once gives a standard deviation.
     limit
-        Judge so many images of each set, drawn at random, instead of all.
+        Score so many images of each set, drawn at random, instead of all.
     ind
         Images to train on instead of CIFAR-10, as `oddone data list` names them.
     test
         Test images of the same classes; the test split of the training images unless set.
     ood
-        Images to find odd, as NAME=SOURCE; may be given several times.
+        Images of no known class (OOD), as NAME=SOURCE; may be given several times.
     outliers
         Images to train outlier exposure with; its row is left out unless set.
     """
-    wanted, size = _table(table), _scale(scale, minutes)
+    asked = BenchOptions(data, scale, minutes, seeds, limit, ind, test, ood, outliers)
+    wanted, size = _find_table(table), _find_scale(scale, minutes)
     if seeds < 1:
         raise SettingsError(f"--seeds {seeds}: train at least once")
     if out.exists() and not out.is_dir():
         raise SettingsError(f"--out {out}: it is a file; name a folder")
     found = find_sets(data)
-    source = ind or found.ind
-    if source is None:
-        raise DataError(
-            "there is no CIFAR-10 to train on; get it with oddone data get cifar10 --to DIR and "
-            "add --data DIR, or name other images with --ind SOURCE"
-        )
-    sets = _load(source, test, found.oods | sources_by_name(ood), outliers, limit)
+    source = _choose_source(asked, found.ind)
+    images = _load(asked, source, found.oods | sources_by_name(ood))
     try:
-        with _watched() as (announce, progress):
-            filled = Bench(
-                out,
-                sets,
-                size,
-                train_watched,
-                lambda settings: provenance_of(source, sets.training, settings, strict=False),
-                announce,
-                progress,
-            ).fill(wanted, seeds)
-    except (Stopped, KeyboardInterrupt):
+        filled = _fill(wanted, out, images, size, source, seeds)
+    except (Interrupted, KeyboardInterrupt):
         note("stopped; what was trained is kept. Go on with:")
         note(f"  oddone {shlex.join(sys.argv[1:])}")
-        return INTERRUPTED
-    command = _command(
-        table,
-        {
-            "--data": ["DIR"] * len(data),
-            "--out": ["DIR"],
-            "--scale": [scale],
-            "--minutes": [minutes],
-            "--seeds": [seeds],
-            "--limit": [limit],
-            "--ind": [_without_folder(ind)],
-            "--test": [_without_folder(test)],
-            "--ood": map(_without_folder, ood),
-            "--outliers": [_without_folder(outliers)],
-        },
-    )
-    record = Record.of(wanted, size, seeds, sets, filled, command=command)
+        return EXIT_INTERRUPTED
+    command = _command_to_share(table, asked)
+    record = Record.of(wanted, size, seeds, images, filled, command=command)
     path = write_record(out, record)
     Console().print(for_terminal([record]))
     say(f"the record is {path}; oddone bench show {shlex.quote(str(path))} --format html shows it")
@@ -168,8 +141,8 @@ def show(
     """
     if not records:
         raise SettingsError("name a record: oddone bench show RECORD")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise SettingsError(f"--out {out}: name a file in a folder that exists")
+    if out is not None:
+        check_out_file(out)
     read = [read_record(path) for path in records]
     if format == "terminal":
         if out is None:
@@ -184,42 +157,35 @@ def show(
     if out is None:
         sys.stdout.write(text)
     else:
-        write_atomic(out, text.encode())
+        write_out_file(out, text.encode())
         say(f"written to {out}")
 
 
-@contextmanager
-def _watched() -> Iterator[tuple[Callable[[str], None], Progress]]:
-    """Yield whom to tell sentences and progress; a bar ends before the next sentence."""
-    with ExitStack() as stack:
-        shown: Progress = _unseen
+class BenchOptions(NamedTuple):
+    """The options of `oddone bench`; `bench` says what they mean."""
 
-        def announce(sentence: str) -> None:
-            nonlocal shown
-            stack.close()
-            note(sentence)
-            stack.enter_context(show_warnings(Console(stderr=True)))
-            shown = stack.enter_context(bar(MofNCompleteColumn(), TimeRemainingColumn()))
-
-        def progress(done: int, total: int, what: str) -> None:
-            shown(done, total, what)
-
-        yield announce, progress
+    data: tuple[Path, ...]
+    scale: Literal["cpu", "paper"]
+    minutes: float | None
+    seeds: int
+    limit: int | None
+    ind: str | None
+    test: str | None
+    ood: tuple[str, ...]
+    outliers: str | None
 
 
-def _unseen(_done: int, _total: int, _what: str) -> None:
-    """Show no progress."""
+# --- What to train, and on which images -------------------------------------------------------
 
 
-def _table(name: str) -> Table:
+def _find_table(name: str) -> Table:
     if name not in TABLES:
-        near = difflib.get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the tables are {', '.join(TABLES)}"
+        hint = did_you_mean(name, TABLES, otherwise=f"the tables are {', '.join(TABLES)}")
         raise SettingsError(f"there is no table {name!r}; {hint}")
     return TABLES[name]
 
 
-def _scale(name: str, minutes: float | None) -> Scale:
+def _find_scale(name: str, minutes: float | None) -> Scale:
     if name == "cpu":
         return cpu_scale(MINUTES if minutes is None else minutes)
     if minutes is not None:
@@ -230,34 +196,104 @@ def _scale(name: str, minutes: float | None) -> Scale:
     return paper_scale()
 
 
-def _load(
-    source: str,
-    test: str | None,
-    oods: Mapping[str, str],
-    outliers: str | None,
-    limit: int | None,
-) -> Sets:
-    """Return all images, in the size of those to train on."""
-    if test is None and source.endswith(("#train", "#test")):
+def _choose_source(asked: BenchOptions, cifar10: str | None) -> str:
+    """Return the source of the training images: `--ind`, or else CIFAR-10 where it was found."""
+    source = asked.ind or cifar10
+    if source is None:
+        raise DataError(
+            "there is no CIFAR-10 to train on; get it with oddone data get cifar10 --to DIR and "
+            "add --data DIR, or name other images with --ind SOURCE"
+        )
+    if asked.test is None and source.endswith(("#train", "#test")):
         raise SettingsError(f"--ind {source} names a split; name the test images with --test too")
-    training = _loaded("training images", source, None)
+    return source
+
+
+def _load(asked: BenchOptions, source: str, oods: dict[str, str]) -> BenchImages:
+    """Return all images, in the size of the training images."""
+    training = _load_and_count("training images", source, None)
     side = training.images.shape[-1]
-    return Sets(
+    test = _load_and_count("test images", asked.test or f"{source}#test", side)
+    outliers = asked.outliers
+    return BenchImages(
         training,
-        sample(_loaded("test images", test or f"{source}#test", side), limit),
-        {name: sample(_loaded(name, place, side), limit) for name, place in oods.items()},
-        None if outliers is None else _loaded("outliers", outliers, side),
+        sample(test, asked.limit),
+        {
+            name: sample(_load_and_count(name, place, side), asked.limit)
+            for name, place in oods.items()
+        },
+        None if outliers is None else _load_and_count("outliers", outliers, side),
     )
 
 
-def _loaded(name: str, source: str, side: int | None) -> ImageSet:
-    images = load_watched(source, side)
+def _load_and_count(name: str, source: str, size: int | None) -> ImageSet:
+    images = load_images(source, size)
     note(f"{name}: {counted(len(images), 'image', 'images')} from {source}")
     return images
 
 
-def _command(table: str, options: Mapping[str, Iterable[object]]) -> str:
-    """Return the command as others could give it; what was not given is left out."""
+# --- Filling the table ------------------------------------------------------------------------
+
+
+def _fill(
+    table: Table, out: Path, images: BenchImages, scale: Scale, source: str, seeds: int
+) -> Filled:
+    """Train and score all that the table needs, with progress bars."""
+    with _progress_by_step() as (announce, progress):
+        return Bench(
+            out,
+            images,
+            scale,
+            train_with_progress,
+            lambda settings: provenance_of(source, images.training, settings, strict=False),
+            announce,
+            progress,
+        ).fill(table, seeds)
+
+
+@contextmanager
+def _progress_by_step() -> Iterator[tuple[Callable[[str], None], Progress]]:
+    """Yield two functions: one announces the next step, the other shows its progress in a bar.
+
+    The bar of a step ends when the next one is announced.
+    """
+    with ExitStack() as step:
+        show: Progress = _show_nothing
+
+        def announce(sentence: str) -> None:
+            nonlocal show
+            step.close()
+            note(sentence)
+            step.enter_context(show_warnings(Console(stderr=True)))
+            show = step.enter_context(progress_bar())
+
+        def progress(done: int, total: int, what: str) -> None:
+            show(done, total, what)
+
+        yield announce, progress
+
+
+def _show_nothing(_done: int, _total: int, _what: str) -> None:
+    """Show no progress."""
+
+
+# --- The command in the record ----------------------------------------------------------------
+
+
+def _command_to_share(table: str, asked: BenchOptions) -> str:
+    """Return the command with DIR for every folder; options that were not given are left out."""
+    options: dict[str, list[object]] = {
+        "--data": ["DIR"] * len(asked.data),
+        "--out": ["DIR"],
+        "--scale": [asked.scale],
+        "--minutes": [asked.minutes],
+        "--seeds": [asked.seeds],
+        "--limit": [asked.limit],
+        "--ind": [_without_folder(asked.ind)],
+        "--test": [_without_folder(asked.test)],
+        "--ood": [_without_folder(source) for source in asked.ood],
+        "--outliers": [_without_folder(asked.outliers)],
+    }
     words = [
         str(word)
         for option, values in options.items()

@@ -1,15 +1,13 @@
-"""`oddone calibrate`: set a detector's threshold by normal images."""
+"""`oddone calibrate`: set a detector's threshold with normal images."""
 
 from pathlib import Path
 
 from cyclopts import App
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from oddone.cli.detectors import describe_threshold, file_of, open_detector
-from oddone.cli.sources import load_watched
-from oddone.cli.terminal import bar, say, show_warnings
-from oddone.errors import DataError, SettingsError
+from oddone.cli.loading import find_file, load_images, open_detector
+from oddone.cli.out_file import check_out_file, os_errors_explained
+from oddone.cli.terminal import describe_threshold, progress_with_warnings, say
+from oddone.errors import DataError
 
 app = App(name="calibrate")
 
@@ -23,7 +21,7 @@ def calibrate(
     false_alarms: float = 0.05,
     out: Path | None = None,
 ) -> None:
-    """Set the threshold above which images are anomalous, by images that are normal and new.
+    """Set the threshold above which images are anomalous, with images that are normal and new.
 
     Example: `oddone calibrate run fashion:known#test --false-alarms 0.01`
 
@@ -39,20 +37,18 @@ def calibrate(
     out
         The file for the calibrated detector; it replaces the old one unless set.
     """
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise SettingsError(f"--out {out}: name a file in a folder that exists")
+    if out is not None:
+        check_out_file(out)
     before = open_detector(detector)
-    images = load_watched(source, before.image_size)
+    images = load_images(source, before.image_size)
     if images.fingerprint == before.embedder.trained.data_fingerprint:
         raise DataError(
             f"the {len(images):,} images of {source} are those that the detector was trained on, "
             f"and would set the threshold too low; calibrate with new ones"
         )
-    with (
-        show_warnings(Console(stderr=True)),
-        bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
-    ):
+    with progress_with_warnings() as progress:
         after = before.calibrate(images, false_alarms=false_alarms, progress=progress)
-    file = file_of("detector", detector) if out is None else out
-    after.save(file)
+    file = find_file("detector", detector) if out is None else out
+    with os_errors_explained(file):
+        after.save(file)
     say(f"the detector is {file}; {describe_threshold(after)}")

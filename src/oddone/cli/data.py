@@ -1,6 +1,6 @@
-"""`oddone data`: what images there are, where to get more, and how to make them comparable."""
+"""`oddone data`: list, describe, download and prepare images."""
 
-# ruff: noqa: PLC0415  # what a command needs is imported in it, so that `--help` answers at once
+# ruff: noqa: PLC0415  # a command imports what it needs, so that `--help` is fast
 
 import shlex
 from pathlib import Path
@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.progress import (
-    DownloadColumn,
-    MofNCompleteColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from oddone.cli.terminal import bar, counted, list_broken, say
+from oddone.cli.terminal import counted, list_broken, progress_bar, say
 
 if TYPE_CHECKING:
     from oddone.data.image_set import ImageSet
@@ -52,7 +47,7 @@ def info(
     """
     from oddone.data.notation import load
 
-    with bar(MofNCompleteColumn()) as progress:
+    with progress_bar() as progress:
         image_set = load(source, size=size, progress=progress)
     height, width = image_set.images.shape[2:]
     images = counted(len(image_set), "image", "images")
@@ -81,7 +76,7 @@ def get(
 
     folder = Path(name) if to is None else to
     columns = (DownloadColumn(), TransferSpeedColumn())
-    with bar(*columns, after_seconds=0.0) as progress:
+    with progress_bar(*columns, after_seconds=0.0) as progress:
         paths = download(name, folder, progress=progress)
     for path in paths:
         say(f"{path} is there and whole")
@@ -98,7 +93,7 @@ def fix(
     seed: Annotated[int, Parameter(help="Which ones are drawn.")] = 0,
     aliased: Annotated[
         bool,
-        Parameter(negative=(), help="Drop pixels instead: the artefacts that give OOD away."),
+        Parameter(negative=(), help="Drop pixels instead, which leaves jagged edges."),
     ] = False,
 ) -> None:
     """Shrink pictures to 32 x 32 without artefacts, as in the paper's LSUN(F) and ImageNet(F).
@@ -107,7 +102,7 @@ def fix(
     """
     from oddone.data.fix import fix_images
 
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with progress_bar() as progress:
         fixed = fix_images(folder, out, count=count, seed=seed, aliased=aliased, progress=progress)
     say(f"{counted(fixed.written, 'picture', 'pictures')} in {out}")
     list_broken(fixed.broken)
@@ -115,7 +110,7 @@ def fix(
 
 @app.command
 def clean() -> None:
-    """Delete what was kept of decoded folders; it is made again when needed.
+    """Delete the cache of decoded folders; a folder is decoded again when it is needed.
 
     Example: `oddone data clean`
     """
@@ -133,7 +128,7 @@ def _class_table(image_set: "ImageSet") -> Table:
 
     labels = image_set.labels
     counts = np.bincount(labels[labels >= 0], minlength=len(image_set.classes)).tolist()
-    table = Table("label", "class", "images", box=None, pad_edge=False)
+    table = Table("label", "class name", "images", box=None, pad_edge=False)
     table.columns[0].justify = table.columns[2].justify = "right"
     for label, (name, count) in enumerate(zip(image_set.classes, counts, strict=True)):
         table.add_row(str(label), Text(name), f"{count:,}")

@@ -1,4 +1,4 @@
-"""`oddone demo`: the whole method on the images inside oddone, beside a plain classifier."""
+"""`oddone demo`: the whole method on the images inside oddone, compared with cross-entropy."""
 
 import shlex
 import shutil
@@ -9,13 +9,17 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.progress import MofNCompleteColumn
 from rich.table import Table
 
 from oddone.baselines import energy, msp
-from oddone.cli.detectors import describe_threshold
-from oddone.cli.runs import finish_detector, provenance_of, train_watched
-from oddone.cli.terminal import bar, say
+from oddone.bench import Interrupted
+from oddone.cli.provenance import provenance_of
+from oddone.cli.terminal import describe_threshold, progress_bar, say
+from oddone.cli.training_progress import (
+    EXIT_INTERRUPTED,
+    fit_and_save_detector,
+    train_with_progress,
+)
 from oddone.data import ImageSet, load
 from oddone.detector import Detector, DetectorSettings
 from oddone.encoders import load_network
@@ -35,16 +39,12 @@ KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
 app = App(name="demo")
 
 
-class Stopped(Exception):  # noqa: N818  (not an error: the user's wish)
-    """The user pressed Ctrl-C; the runs keep what was learned."""
-
-
-class Sets(NamedTuple):
+class DemoImages(NamedTuple):
     """The images of the demo."""
 
     training: ImageSet
     test: ImageSet
-    odd: Mapping[str, ImageSet]
+    oods: Mapping[str, ImageSet]
 
 
 @app.default
@@ -68,7 +68,7 @@ def demo(
     minutes
         How long to train each of the two.
     overwrite
-        Begin anew if the folder holds an earlier demo.
+        Start from the beginning if the folder holds an earlier demo.
     """
     settings = demo_settings()
     if minutes is not None:
@@ -77,14 +77,14 @@ def demo(
         _remove(out)
     try:
         detector, results = compare(out, settings)
-    except Stopped:
+    except Interrupted:
         say(f"stopped; nothing is lost. Go on with: oddone demo --out {shlex.quote(str(out))}")
-        return 130
+        return EXIT_INTERRUPTED
     _print_table(results)
     write_json(out / "demo.json", {name: as_json(result) for name, result in results.items()})
     _explain_three(detector, out)
     where = shlex.quote(str(out / "mcl"))
-    say(f"All of it lies in {out}: the detector is {out / 'mcl' / 'detector.oddone'}.")
+    say(f"Everything is in {out}: the detector is {out / 'mcl' / 'detector.oddone'}.")
     say("Next, with a folder of your own that has one folder per class:")
     say("  oddone train photos/ --out run && oddone score run new-photos/")
     say(f"or look closer at this one: oddone evaluate {where} {KNOWN}#test --ood digits=digits")
@@ -92,21 +92,21 @@ def demo(
 
 
 def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Evaluation]]:
-    """Return the detector, and how it does beside its plain form and beside cross-entropy."""
-    images = Sets(
+    """Return the detector, and the metrics of it, of it with one view, and of cross-entropy."""
+    images = DemoImages(
         load(KNOWN),
         load(f"{KNOWN}#test"),
         {UNSEEN: load("fashion:unseen#test"), DIGITS: load("digits", size=28)},
     )
     say("1. Masked contrastive learning: eight garments, each in four rotations")
-    run = _trained(out / "mcl", images.training, settings)
-    detector = finish_detector(run, images.training)
+    run = _train(out / "mcl", images.training, settings)
+    detector = fit_and_save_detector(run, images.training)
     say(f"   {describe_threshold(detector)}")
     say("2. For comparison, cross-entropy: the same network for as long")
     plain = replace(settings, objective="cross-entropy", rotations="none")
-    classifier = _trained(out / "cross-entropy", images.training, plain)
+    classifier = _train(out / "cross-entropy", images.training, plain)
     say("3. Garments never shown, and digits")
-    with bar(MofNCompleteColumn()) as progress:
+    with progress_bar() as progress:
         upright = Detector.fit(
             detector.embedder.trained,
             images.training,
@@ -115,40 +115,40 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
             progress=progress,
         )
         results = {
-            "MCL, eight views": evaluate(detector, images.test, images.odd, progress=progress),
-            "MCL, one view": evaluate(upright, images.test, images.odd, progress=progress),
+            "MCL, eight views": evaluate(detector, images.test, images.oods, progress=progress),
+            "MCL, one view": evaluate(upright, images.test, images.oods, progress=progress),
         }
     return detector, results | _cross_entropy_results(classifier, images)
 
 
-def _trained(folder: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
-    """Return a finished run, which may have been begun by an earlier demo."""
+def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirectory:
+    """Return a finished run; if an earlier demo has begun it, go on with it."""
     if (folder / "settings.toml").exists():
         run = RunDirectory.open(folder)
     else:
-        provenance = provenance_of(KNOWN, source, settings, strict=False)
+        provenance = provenance_of(KNOWN, images, settings, strict=False)
         run = RunDirectory.create(folder, settings, provenance)
-    if not run.encoder_path.exists() and not train_watched(source, run.settings, run).finished:
-        raise Stopped
+    if not run.encoder_path.exists() and train_with_progress(images, run.settings, run).stopped:
+        raise Interrupted
     return run
 
 
-def _cross_entropy_results(run: RunDirectory, images: Sets) -> dict[str, Evaluation]:
+def _cross_entropy_results(run: RunDirectory, images: DemoImages) -> dict[str, Evaluation]:
     trained = load_network(run.encoder_path)
     results = {}
-    for name, scorer in (("softmax", msp(trained)), ("energy", energy(trained))):
+    for method, scorer in (("softmax", msp(trained)), ("energy", energy(trained))):
         test = score_images(scorer, images.test)
-        results[f"cross-entropy, {name}"] = evaluate_scores(
+        results[f"cross-entropy, {method}"] = evaluate_scores(
             test.scores,
-            {ood: score_images(scorer, odd).scores for ood, odd in images.odd.items()},
+            {name: score_images(scorer, ood).scores for name, ood in images.oods.items()},
             accuracy=accuracy(test.labels, images.test.labels),
         )
     return results
 
 
 def _print_table(results: Mapping[str, Evaluation]) -> None:
-    odd = next(iter(results.values())).oods
-    table = Table("method", "accuracy", *(f"AUROC, {name}" for name in odd), box=None)
+    oods = next(iter(results.values())).oods
+    table = Table("method", "accuracy", *(f"AUROC, {name}" for name in oods), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     for name, result in results.items():
@@ -174,7 +174,7 @@ def _explain_three(detector: Detector, out: Path) -> None:
 
 
 def _remove(out: Path) -> None:
-    """Remove what an earlier demo left, and nothing else."""
+    """Remove the folder of an earlier demo; any other folder is an error."""
     if not (out / "mcl" / "settings.toml").is_file():
         raise SettingsError(f"{out} holds no earlier demo, so --overwrite leaves it alone")
     shutil.rmtree(out)

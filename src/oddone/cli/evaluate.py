@@ -1,4 +1,4 @@
-"""`oddone evaluate`: how good a detector is, as a table and as files."""
+"""`oddone evaluate`: metrics of a detector, as a table and as files."""
 
 import shlex
 from pathlib import Path
@@ -6,14 +6,13 @@ from typing import Annotated
 
 from cyclopts import App
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from oddone.cli.detectors import open_detector
-from oddone.cli.sources import REPEATED, load_watched, sources_by_name
-from oddone.cli.terminal import bar, counted, say, show_warnings
-from oddone.errors import SettingsError
+from oddone.cli.loading import load_images, open_detector
+from oddone.cli.options import REPEATED, sources_by_name
+from oddone.cli.out_file import check_out_file, os_errors_explained
+from oddone.cli.terminal import counted, progress_with_warnings, say
 from oddone.evaluation import (
     AverageResult,
     Evaluation,
@@ -41,7 +40,7 @@ def evaluate(
     far: Annotated[tuple[str, ...], REPEATED] = (),
     out: Annotated[tuple[Path, ...], REPEATED] = (),
 ) -> None:
-    """Measure a detector on new images of its classes, and on images that it should find odd.
+    """Measure a detector on new images of its classes, and on images of no known class.
 
     Example: `oddone evaluate run fashion:known#test --ood unseen=fashion:unseen#test`
 
@@ -53,11 +52,11 @@ def evaluate(
         Test images of the known classes, as `oddone data list` names them. With labels there is
         an accuracy.
     ood
-        Images to find odd, as NAME=SOURCE; may be given several times.
+        Images of no known class (OOD), as NAME=SOURCE; may be given several times.
     near
-        The NAME of an OOD set that resembles the known classes; they get a mean of their own.
+        The NAME of an OOD set that resembles the known classes; the mean of these is shown.
     far
-        The NAME of an OOD set that does not; they get a mean of their own too.
+        The NAME of an OOD set that does not; the mean of these is shown.
     out
         A file for the result: .json, or .csv as OpenOOD writes it. May be given several times.
     """
@@ -65,34 +64,24 @@ def evaluate(
     averages = {name: members for name, members in (("near", near), ("far", far)) if members}
     check_averages(averages, sources)
     for path in out:
-        _check_out(path)
+        check_out_file(path, ENDINGS)
     opened = open_detector(detector)
-    known = load_watched(source, opened.image_size)
-    odd = {name: load_watched(notation, opened.image_size) for name, notation in sources.items()}
-    with (
-        show_warnings(Console(stderr=True)),
-        bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
-    ):
-        evaluation = evaluate_detector(opened, known, odd, averages=averages, progress=progress)
+    known = load_images(source, opened.image_size)
+    oods = {name: load_images(notation, opened.image_size) for name, notation in sources.items()}
+    with progress_with_warnings() as progress:
+        evaluation = evaluate_detector(opened, known, oods, averages=averages, progress=progress)
     _show(evaluation, detector)
     for path in out:
         _write(evaluation, path)
         say(f"the result is {path}")
 
 
-def _check_out(path: Path) -> None:
-    """Say before the long work that its result could not be written."""
-    if path.suffix not in ENDINGS:
-        raise SettingsError(f"--out {path}: let the name end in {' or '.join(ENDINGS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        raise SettingsError(f"--out {path}: name a file in a folder that exists")
-
-
 def _write(evaluation: Evaluation, path: Path) -> None:
-    if path.suffix == ".json":
-        write_json(path, as_json(evaluation))
-    else:
-        write_atomic(path, as_openood_csv(evaluation).encode())
+    with os_errors_explained(path):
+        if path.suffix.lower() == ".json":
+            write_json(path, as_json(evaluation))
+        else:
+            write_atomic(path, as_openood_csv(evaluation).encode())
 
 
 def _show(evaluation: Evaluation, detector: Path) -> None:
@@ -103,9 +92,9 @@ def _show(evaluation: Evaluation, detector: Path) -> None:
         say(f"{evaluation.accuracy:.2%} of {images} get their label")
     if evaluation.false_alarms is None:
         where = shlex.quote(str(detector))
-        say(f"nothing is flagged before oddone calibrate {where} SOURCE has set a threshold")
+        say(f"nothing is called anomalous before oddone calibrate {where} SOURCE sets a threshold")
     else:
-        say(f"{evaluation.false_alarms:.2%} of them are flagged: false alarms")
+        say(f"{evaluation.false_alarms:.2%} of them are called anomalous: false alarms")
     if evaluation.oods:
         Console().print(_table(evaluation))
 
@@ -114,10 +103,10 @@ def _table(evaluation: Evaluation) -> Table:
     table = Table("OOD set", box=None, pad_edge=False)
     for heading in (
         "images",
-        "caught",
+        "detected",
         "AUROC",
         "FPR at 95%\nIND accepted",
-        "FPR at 95%\nOOD caught",
+        "FPR at 95%\nOOD detected",
         "AUPR\nin",
         "AUPR\nout",
     ):

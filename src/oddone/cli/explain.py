@@ -6,11 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from cyclopts import App
 from jaxtyping import UInt8
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from oddone.cli.detectors import open_detector
-from oddone.cli.terminal import bar, list_broken, printable, say
-from oddone.data import load
+from oddone.cli.loading import load_images, open_detector
+from oddone.cli.terminal import printable, say
 from oddone.data.decode import BrokenImageError, decode, without_warnings
 from oddone.detector import Detector, Explanation
 from oddone.errors import DataError, SettingsError
@@ -71,9 +69,7 @@ def _picture(path: str, size: int) -> Chosen:
 
 
 def _numbered(source: str, number: int, size: int) -> Chosen:
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        images = load(source, size=size, progress=progress)
-    list_broken(images.broken)
+    images = load_images(source, size)
     if not 0 <= number < len(images):
         raise DataError(
             f"--number {number}: {source} has {len(images):,} images; choose 0 to {len(images) - 1}"

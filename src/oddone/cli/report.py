@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from oddone.bench import read_record
-from oddone.cli.detectors import open_detector
-from oddone.cli.sources import REPEATED, load_watched, sources_by_name
-from oddone.cli.terminal import bar, say
+from oddone.cli.loading import load_images, open_detector
+from oddone.cli.options import REPEATED, sources_by_name
+from oddone.cli.out_file import check_out_file, write_out_file
+from oddone.cli.terminal import progress_bar, say
 from oddone.detector import Detector
 from oddone.errors import SettingsError
-from oddone.files import write_atomic
 from oddone.training import RunDirectory
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def report(
         page, illustrations = _tell_of_records(subjects)
     else:
         page, illustrations = _tell_of_detectors(subjects, test, ood, pictures)
-    _write(page, out)
+    write_out_file(out, page.encode())
     say(f"the page is {out}")
     if figures is not None:
         _save_figures(illustrations, figures)
@@ -76,10 +75,7 @@ def report(
 
 def _check_places(out: Path, figures: Path | None) -> None:
     """Say before the long work where nothing can be written."""
-    if out.suffix.lower() != ".html":
-        raise SettingsError(f"--out {out}: let the name end in .html")
-    if out.is_dir() or not out.parent.is_dir():
-        raise SettingsError(f"--out {out}: name a file in a folder that exists")
+    check_out_file(out, (".html",))
     if figures is not None and figures.exists() and not figures.is_dir():
         raise SettingsError(f"--figures {figures} is a file; name a folder")
 
@@ -141,12 +137,12 @@ def _tell_of_detectors(
     sources = sources_by_name(ood)
     opened = {name: open_detector(path) for name, path in named.items()}
     sizes = {detector.image_size for detector in opened.values()}
-    known = {size: load_watched(test, size) for size in sizes}
+    known = {size: load_images(test, size) for size in sizes}
     odd = {
-        size: {name: load_watched(source, size) for name, source in sources.items()}
+        size: {name: load_images(source, size) for name, source in sources.items()}
         for size in sizes
     }
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with progress_bar() as progress:
         gathered = [
             gather(name, detector, known[size], odd[size], seed=SEED, progress=progress)
             for name, detector in opened.items()
@@ -211,17 +207,8 @@ def _save_figures(illustrations: "Mapping[str, Illustration]", folder: Path) -> 
         raise SettingsError(
             f"--figures {folder} cannot be made: {error.strerror}; choose another folder"
         ) from error
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with progress_bar() as progress:
         for place, (name, illustration) in enumerate(illustrations.items(), start=1):
             save_figure(illustration.figure, folder / f"{name}.svg")
             save_figure(illustration.figure, folder / f"{name}.png")
             progress(place, len(illustrations), "figures")
-
-
-def _write(page: str, out: Path) -> None:
-    try:
-        write_atomic(out, page.encode())
-    except OSError as error:
-        raise SettingsError(
-            f"--out {out} cannot be written: {error.strerror}; choose another place"
-        ) from error

@@ -1,4 +1,4 @@
-"""How the commands speak: sentences, progress bars, and what could not be read."""
+"""What the commands print: sentences, notes, progress bars, and files that could not be read."""
 
 import time
 import warnings
@@ -7,20 +7,52 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from oddone.errors import DataWarning, SettingsWarning
 
 if TYPE_CHECKING:
     from oddone.data.image_set import BrokenFile
+    from oddone.detector import Detector
 
 SECONDS_BEFORE_BAR = 2.0
 BROKEN_SHOWN = 20
 
 
+def say(sentence: str) -> None:
+    """Print a sentence. Rich markup in it, for example in a path, has no effect."""
+    sentence = printable(sentence)
+    Console().print(sentence, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def note(sentence: str) -> None:
+    """Print a sentence to stderr, because the results on stdout may go into a file or a pipe."""
+    Console(stderr=True).print(Text(printable(sentence)), highlight=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters and broken Unicode written as escape sequences."""
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+    )
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun, such as "1 image" or "2,000 images"."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def list_broken(broken: "Sequence[BrokenFile]") -> None:
-    """Print the files that could not be read, the first twenty by name."""
+    """Print how many files could not be read, and the first twenty with the reasons."""
     if broken:
         say(f"{counted(len(broken), 'file', 'files')} could not be read:")
     for file in broken[:BROKEN_SHOWN]:
@@ -29,58 +61,52 @@ def list_broken(broken: "Sequence[BrokenFile]") -> None:
         say(f"  and {len(broken) - BROKEN_SHOWN:,} more")
 
 
-def counted(number: int, one: str, many: str) -> str:
-    """Return a number with the word for one or for many."""
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def say(sentence: str) -> None:
-    """Print a sentence as it is: a path may hold what would be markup."""
-    sentence = printable(sentence)
-    Console().print(sentence, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def note(sentence: str) -> None:
-    """Print a sentence beside the results, which may be on their way into a file or a pipe."""
-    Console(stderr=True).print(Text(printable(sentence)), highlight=False, soft_wrap=True)
-
-
-def printable(text: str) -> str:
-    """Return the text with what would steer a terminal, or is no Unicode, written out."""
-    return "".join(
-        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+def describe_threshold(detector: "Detector") -> str:
+    """Return in words which scores the detector calls anomalous."""
+    calibration = detector.calibration
+    if calibration is None:
+        return "it has no threshold yet"
+    low, high = calibration.interval
+    images = len(calibration.scores)
+    return (
+        f"scores above {calibration.threshold:.3f} are anomalous, which for normal images happens "
+        f"in {calibration.rank / (images + 1):.1%} of cases (95 % sure: {low:.1%} to {high:.1%}, "
+        f"by {images:,} held-out images)"
     )
 
 
 @contextmanager
 def show_warnings(console: Console) -> Iterator[None]:
-    """Show our warnings as one line of advice each, above the progress bar of the console."""
+    """Show oddone's warnings as one line each, above the progress bar of the console."""
     ours = (DataWarning, SettingsWarning)
     with warnings.catch_warnings():
         for category in ours:
             warnings.simplefilter("always", category)
-        show = warnings.showwarning
+        show_others = warnings.showwarning
 
-        def advise(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if not issubclass(category, ours):
-                return show(message, category, *place)
+                return show_others(message, category, *place)
             return console.print(Text(f"note: {message}", style="yellow"), soft_wrap=True)
 
-        warnings.showwarning = advise  # type: ignore[assignment]
+        warnings.showwarning = show  # type: ignore[assignment]
         yield
 
 
 @contextmanager
-def bar(
+def progress_bar(
     *columns: ProgressColumn, after_seconds: float = SECONDS_BEFORE_BAR
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a function to tell progress to; a bar shows it once the work takes its time."""
+    """Yield a function to report progress to: how many are done, of how many, and of what.
+
+    A bar appears if the work takes longer than a moment. By default its columns say how many are
+    done and how long the rest will take.
+    """
     console = Console(stderr=True)
-    name = TextColumn("{task.description}", markup=False)
     bar = Progress(
-        name,
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        *columns,
+        *(columns or (MofNCompleteColumn(), TimeRemainingColumn())),
         console=console,
         transient=True,
         disable=not console.is_terminal,
@@ -100,3 +126,10 @@ def bar(
         yield show
     finally:
         bar.stop()
+
+
+@contextmanager
+def progress_with_warnings() -> Iterator[Callable[[int, int, str], None]]:
+    """Yield as `progress_bar` does, and show oddone's warnings as one line each."""
+    with show_warnings(Console(stderr=True)), progress_bar() as progress:
+        yield progress

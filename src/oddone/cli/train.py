@@ -1,29 +1,26 @@
-"""`oddone train`: from a labelled source to an encoder in a run directory."""
+"""`oddone train`: from labelled images to a detector in a run directory."""
 
-import difflib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, ArgumentCollection, Parameter
 from cyclopts.config import Dict
 
-from oddone.cli.detectors import describe_threshold, file_of
-from oddone.cli.runs import (
-    described,
-    finish_detector,
-    identified,
-    provenance_of,
-    train_watched,
+from oddone.cli.loading import find_file, load_images
+from oddone.cli.options import check_whole_numbers
+from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
+from oddone.cli.terminal import counted, describe_threshold, say
+from oddone.cli.training_progress import (
+    EXIT_INTERRUPTED,
+    fit_and_save_detector,
+    train_with_progress,
 )
-from oddone.cli.sources import load_watched
-from oddone.cli.terminal import counted, say
-from oddone.cli.whole_numbers import check_whole_numbers
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
@@ -36,34 +33,41 @@ from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.initialise import initial_network
 from oddone.training.settings_file import read_toml, to_dict
 
-INTERRUPTED = 130
 CPU = PRESETS["cpu"]()
-GO_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
+ALLOWED_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
 LENGTHS = ("epochs", "steps", "minutes")
 
 
 def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Fill in what the flags leave open: first from --config FILE, then from --preset NAME."""
+    """Take settings without a flag from --config FILE, and those not in it from --preset NAME.
+
+    Cyclopts calls this function with the parsed command line.
+    """
     flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
-    unheard = [name for name, given in flags.items() if given and name not in GO_WITH_RESUME]
-    if flags["--resume"] and unheard:
-        raise SettingsError(
-            f"--resume goes on as the run began, so {', '.join(unheard)} would change nothing; "
-            f"leave it away, or begin another run with --config RUN/settings.toml"
-        )
+    _check_resume(flags)
     preset = flags["--preset"][0] if flags["--preset"] else "cpu"
     if preset not in PRESETS:
-        near = difflib.get_close_matches(preset, PRESETS, n=1) or list(PRESETS)
-        raise SettingsError(f"--preset {preset}: there is no such preset; try {near[0]!r}")
+        hint = did_you_mean(preset, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
+        raise SettingsError(f"--preset {preset}: there is no such preset; {hint}")
     sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
     sources.append((f"preset {preset}", to_dict(PRESETS[preset]())))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
-        # A run has one length: the flags' comes first, then the file's, then the preset's.
+        # A run has one length: from the flags, or else from the file, or else from the preset.
         dropped = LENGTHS if length_is_set else ()
         kept = {key: value for key, value in tables.items() if key not in dropped}
         length_is_set |= any(length in kept for length in LENGTHS)
         Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
+
+
+def _check_resume(flags: Mapping[str, list[str]]) -> None:
+    """Raise a SettingsError if --resume comes with options that would have no effect."""
+    ignored = [name for name, given in flags.items() if given and name not in ALLOWED_WITH_RESUME]
+    if flags["--resume"] and ignored:
+        raise SettingsError(
+            f"--resume goes on as the run began, so {', '.join(ignored)} would change nothing; "
+            f"leave it out, or begin another run with --config RUN/settings.toml"
+        )
 
 
 app = App(name="train", config=(check_whole_numbers, resolve_settings))
@@ -80,8 +84,8 @@ def train(
     outliers: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
-    preset: str = "cpu",  # noqa: ARG001  (`layers` reads it)
-    config: Path | None = None,  # noqa: ARG001  (`layers` reads it)
+    preset: str = "cpu",  # noqa: ARG001  (`resolve_settings` reads it)
+    config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
     settings: Annotated[TrainSettings, Parameter(name="*")] = CPU,
 ) -> int:
@@ -102,13 +106,14 @@ def train(
     start
         A finished run, or its encoder.safetensors: begin with the weights of that encoder.
     outliers
-        Images of no class, named like SOURCE, for cross-entropy to be undecided about.
+        Images of no class, named like SOURCE, for outlier exposure: cross-entropy is to find all
+        classes equally likely for them.
     overwrite
         Replace the run directory if it exists.
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Where settings start from: cpu, paper, authors or smoke.
+        Which settings to begin with: cpu, paper, authors or smoke.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
@@ -116,61 +121,67 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        settings, given = run.settings, _loaded_again(run)
+        inputs = _load_again(run)
     else:
         if source is None or out is None:
             raise SettingsError(
                 "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
             )
-        given, provenance = _loaded(source, outliers, start, settings, strict=strict)
+        inputs, provenance = _load(source, outliers, start, settings, strict=strict)
         run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
-    watch = _scalars_to(run) if tensorboard else None
-    outcome = train_watched(
-        given.images, settings, run, watch, start=given.start, outliers=given.outliers
-    )
-    if not outcome.finished:
-        say(f"stopped after step {outcome.step:,}; nothing is lost. Go on with:")
-        say(f"  oddone train --resume {shlex.quote(str(run.path))}")
-        return INTERRUPTED
-    _say_what_was_learned(outcome, run)
-    if given.images.classes:
-        _say_what_is_next(finish_detector(run, given.images), run)
-    else:
-        say("without labels there are no classes to measure distances to, so there is no detector")
-    return 0
+    return _train(run, inputs, _tensorboard_writer(run) if tensorboard else None)
 
 
-class _Given(NamedTuple):
-    """What a run learns from."""
+class TrainInputs(NamedTuple):
+    """What a run is trained on, and the network it starts from."""
 
     images: ImageSet
     outliers: ImageSet | None
     start: TrainedNetwork | None
 
 
-def _loaded(
+def _train(
+    run: RunDirectory, inputs: TrainInputs, watch: Callable[[StepReport], None] | None
+) -> int:
+    """Train or resume a run, fit its detector, and return the exit code."""
+    outcome = train_with_progress(
+        inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers
+    )
+    if not outcome.finished:
+        say(f"stopped after step {outcome.step:,}; nothing is lost. Go on with:")
+        say(f"  oddone train --resume {shlex.quote(str(run.path))}")
+        return EXIT_INTERRUPTED
+    _say_result(outcome, run)
+    if inputs.images.classes:
+        _say_what_is_next(fit_and_save_detector(run, inputs.images), run)
+    else:
+        say("without labels there are no classes to measure distances to, so there is no detector")
+    return 0
+
+
+def _load(
     source: str, outliers: str | None, start: Path | None, settings: TrainSettings, *, strict: bool
-) -> tuple[_Given, dict[str, Any]]:
-    """Return what a new run learns from, and its provenance; what makes no run is an error."""
-    images = _load(source, settings.model.image_size, strict=strict)
+) -> tuple[TrainInputs, dict[str, Any]]:
+    """Return what a new run is trained on, and its provenance; check that it can be trained."""
+    images = _load_and_describe(source, settings.model.image_size, strict=strict)
     check_source(images, settings)
     provenance = provenance_of(source, images, settings, strict=strict)
-    odd, trained = None, None
+    outlier_images, network = None, None
     if outliers is not None:
         size = images.images.shape[-1]
-        odd = _load(outliers, size, strict=strict)
-        check_outliers(odd, images, settings)
-        provenance["outliers"] = described(outliers, odd, size=size, strict=strict)
+        outlier_images = _load_and_describe(outliers, size, strict=strict)
+        check_outliers(outlier_images, images, settings)
+        provenance["outliers"] = describe_images(outliers, outlier_images, size=size, strict=strict)
     if start is not None:
-        encoder = file_of("encoder", start)
-        trained = load_network(encoder)
-        provenance["start"] = identified(encoder)
-    initial_network(images, settings, start=trained)  # if it cannot be built, no run is left
-    return _Given(images, odd, trained), provenance
+        encoder_path = find_file("encoder", start)
+        network = load_network(encoder_path)
+        provenance["start"] = describe_encoder(encoder_path)
+    initial_network(images, settings, start=network)  # to fail before there is a run directory
+    return TrainInputs(images, outlier_images, network), provenance
 
 
-def _loaded_again(run: RunDirectory) -> _Given:
-    """Return what a run began with; the weights it started from are in its checkpoints."""
+def _load_again(run: RunDirectory) -> TrainInputs:
+    """Return what a run was begun with. Weights it started from are in its checkpoints."""
     provenance = run.provenance
     if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
         raise DataError(
@@ -178,22 +189,23 @@ def _loaded_again(run: RunDirectory) -> _Given:
             f"; begin it again, with --overwrite"
         )
     images = _load_unchanged(provenance["data"], run)
-    began = provenance.get("outliers")
-    return _Given(images, None if began is None else _load_unchanged(began, run), None)
+    outliers = provenance.get("outliers")
+    return TrainInputs(images, None if outliers is None else _load_unchanged(outliers, run), None)
 
 
-def _load_unchanged(began: dict[str, Any], run: RunDirectory) -> ImageSet:
-    images = _load(began["source"], began["size"], strict=began["strict"])
-    if images.fingerprint != began["fingerprint"]:
+def _load_unchanged(described: dict[str, Any], run: RunDirectory) -> ImageSet:
+    """Return the images that the provenance describes; raise a DataError if they have changed."""
+    images = _load_and_describe(described["source"], described["size"], strict=described["strict"])
+    if images.fingerprint != described["fingerprint"]:
         raise DataError(
-            f"the images of {began['source']} have changed since {run.path} began; "
+            f"the images of {described['source']} have changed since {run.path} began; "
             f"train anew with another --out"
         )
     return images
 
 
-def _load(source: str, size: int | None, *, strict: bool) -> ImageSet:
-    images = load_watched(source, size, strict=strict)
+def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageSet:
+    images = load_images(source, size, strict=strict)
     height, width = images.images.shape[2:]
     say(
         f"{counted(len(images), 'image', 'images')} of {height} x {width} pixels in "
@@ -202,7 +214,7 @@ def _load(source: str, size: int | None, *, strict: bool) -> ImageSet:
     return images
 
 
-def _say_what_was_learned(outcome: Outcome, run: RunDirectory) -> None:
+def _say_result(outcome: Outcome, run: RunDirectory) -> None:
     lines = list(run.history())
     say(
         f"done: {outcome.step:,} steps in {outcome.seconds / 60:.1f} minutes, loss "
@@ -216,11 +228,11 @@ def _say_what_is_next(detector: Detector, run: RunDirectory) -> None:
     if detector.calibration is None:
         say(f"Next: oddone calibrate {where} SOURCE, with normal images that are new to it")
     else:
-        say(f"Next: oddone score {where} PICTURES, or oddone explain {where} PICTURE --out why.png")
+        say(f"Next: oddone score {where} IMAGES, or oddone explain {where} IMAGE --out why.png")
 
 
-def _scalars_to(run: RunDirectory) -> Callable[[StepReport], None]:
-    """Return a function that writes what it is told for TensorBoard."""
+def _tensorboard_writer(run: RunDirectory) -> Callable[[StepReport], None]:
+    """Return a function that writes the numbers of a report for TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  (an extra)
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Data sources: from files of many kinds to images of one size."""
+"""Load images of one size from folders, arrays and the files of known data sets."""
 
 from oddone.data.cache import clean_cache
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.data.notation import load
-from oddone.data.stream import Picture, stream
+from oddone.data.stream import StreamedImage, stream
 
-__all__ = ["BrokenFile", "ImageSet", "Picture", "clean_cache", "load", "stream"]
+__all__ = ["BrokenFile", "ImageSet", "StreamedImage", "clean_cache", "load", "stream"]

@@ -1,4 +1,4 @@
-"""Pictures that already are arrays: .npz and .npy files, and what other array sources share."""
+"""Images from NumPy files (.npz, .npy), and helpers for all sources that give arrays."""
 
 import hashlib
 import json
@@ -18,11 +18,11 @@ from oddone.data.image_set import ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
 
-AT_ONCE = 4096  # images that are converted or hashed at a time, to bound the memory it takes
+IMAGES_AT_ONCE = 4096  # images that are converted or hashed at a time, to bound the memory it takes
 
 
-class Numbered(NamedTuple):
-    """Labels as 0 to classes-1, and what each stands for."""
+class EncodedLabels(NamedTuple):
+    """Labels as numbers from 0 to classes - 1, and the name of each class."""
 
     labels: Int64[np.ndarray, " images"]
     classes: tuple[str, ...]
@@ -34,7 +34,7 @@ def read_arrays(path: Path) -> ImageSet:
     Images are uint8, or floats from 0 to 1: N x H x W x 3, N x 3 x H x W, or grey N x H x W.
     Labels are numbers or strings of any values; all -1 means none.
     """
-    arrays = _loaded(path)
+    arrays = _load_arrays(path)
     if "images" not in arrays:
         held = ", ".join(sorted(arrays)) or "nothing"
         raise DataError(f"{path} holds {held} but no `images`; save the images by that name")
@@ -53,16 +53,16 @@ def read_arrays(path: Path) -> ImageSet:
         raise DataError(f"labels of {path} are {labels.dtype}; save integers or strings")
     if labels.dtype.kind == "i" and (labels == -1).all():
         return image_set(images, None, (), f"arrays:{path}")
-    known = numbered(labels) if names is None else _by_names(labels, names, path)
-    return image_set(images, known.labels, known.classes, f"arrays:{path}")
+    encoded = encode_labels(labels) if names is None else _encode_by_names(labels, names, path)
+    return image_set(images, encoded.labels, encoded.classes, f"arrays:{path}")
 
 
 def as_pixels(images: np.ndarray, name: str) -> UInt8[np.ndarray, "images 3 height width"]:
-    """Return arrays of any of the layouts that `read_arrays` knows as bytes in one layout.
+    """Return images in any layout that `read_arrays` takes as uint8, channels first.
 
-    The `name` is what errors call them.
+    Error messages call them by `name`.
     """
-    return _channels_first(_bytes(images, name), name)
+    return _channels_first(_as_bytes(images, name), name)
 
 
 def image_set(
@@ -71,7 +71,10 @@ def image_set(
     classes: Sequence[str],
     name: str,
 ) -> ImageSet:
-    """Return the images as a set whose paths number them after the name of their source."""
+    """Return an ImageSet with paths such as "name[0]", where `name` is that of the source.
+
+    Without labels, all labels are -1.
+    """
     if labels is None:
         labels = np.full(len(images), -1)
     labels = labels.astype(np.int64)
@@ -84,16 +87,24 @@ def image_set(
     )
 
 
-def numbered(values: Shaped[np.ndarray, " images"]) -> Numbered:
-    """Return any values as labels, in the order of the sorted values, which name the classes."""
+def encode_labels(values: Shaped[np.ndarray, " images"]) -> EncodedLabels:
+    """Return numbers or strings as labels from 0, where the sorted values become the class names.
+
+    It is what scikit-learn's LabelEncoder does.
+    """
     distinct, labels = np.unique(values, return_inverse=True)
-    return Numbered(labels.astype(np.int64), tuple(_text(value) for value in distinct.tolist()))
+    classes = tuple(_text(value) for value in distinct.tolist())
+    return EncodedLabels(labels.astype(np.int64), classes)
 
 
-def resized(
+def resize_images(
     native: ImageSet, size: int | None = None, progress: Progress | None = None
 ) -> ImageSet:
-    """Return the set with images of `size`, antialiased; by default their own shorter side."""
+    """Return the set with square images of `size` pixels, resized with antialiasing.
+
+    By default the size is the shorter side of the images. Images that have this size already are
+    not copied.
+    """
     height, width = native.images.shape[2:]
     size = min(height, width) if size is None else size
     if height == width == size:
@@ -101,8 +112,8 @@ def resized(
     images = np.empty((len(native), 3, size, size), dtype=np.uint8)
 
     def fill(i: int) -> None:
-        picture = Image.fromarray(np.ascontiguousarray(native.images[i].transpose(1, 2, 0)))
-        images[i] = np.asarray(central_square(picture, size)).transpose(2, 0, 1)
+        image = Image.fromarray(np.ascontiguousarray(native.images[i].transpose(1, 2, 0)))
+        images[i] = np.asarray(central_square(image, size)).transpose(2, 0, 1)
 
     for _ in in_parallel(fill, range(len(native)), progress, f"resizing to {size}"):
         pass
@@ -110,8 +121,8 @@ def resized(
     return replace(native, images=images, fingerprint=fingerprint)
 
 
-def _loaded(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of the file by name; what would need unpickling is refused."""
+def _load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the file by name. Pickled objects are refused."""
     try:
         if path.suffix.lower() == ".npy":
             return {"images": np.load(path, mmap_mode="r", allow_pickle=False)}
@@ -120,7 +131,7 @@ def _loaded(path: Path) -> dict[str, np.ndarray]:
             if "images" not in held.files:
                 return {name: np.empty(0) for name in held.files}
             return {name: held[name] for name in wanted if name in held.files}
-    # Cut short or no such file at all; or pickled objects, which are a ValueError too.
+    # A truncated file, or a file of another kind. Pickled objects are a ValueError too.
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"cannot read {path} as NumPy arrays: {error}; "
@@ -128,7 +139,7 @@ def _loaded(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _bytes(images: np.ndarray, name: str) -> np.ndarray:
+def _as_bytes(images: np.ndarray, name: str) -> np.ndarray:
     if images.dtype == np.uint8:
         return images
     if images.dtype.kind != "f":
@@ -136,14 +147,14 @@ def _bytes(images: np.ndarray, name: str) -> np.ndarray:
             f"images of {name} are {images.dtype}; give uint8 from 0 to 255 or floats from 0 to 1"
         )
     converted = np.empty(images.shape, dtype=np.uint8)
-    for start in range(0, len(images), AT_ONCE):
-        part = images[start : start + AT_ONCE]
-        if not (part.min() >= 0 and part.max() <= 1):  # so is not-a-number
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        part = images[start : start + IMAGES_AT_ONCE]
+        if not (part.min() >= 0 and part.max() <= 1):  # this refuses not-a-number too
             raise DataError(
                 f"images of {name} are floats from {part.min():g} to {part.max():g}; "
                 f"bring them to 0 to 1, or give uint8 from 0 to 255"
             )
-        converted[start : start + AT_ONCE] = np.rint(part * 255)
+        converted[start : start + IMAGES_AT_ONCE] = np.rint(part * 255)
     return converted
 
 
@@ -166,8 +177,8 @@ def _channels_first(images: np.ndarray, name: str) -> UInt8[np.ndarray, "images 
     )
 
 
-def _by_names(labels: np.ndarray, names: np.ndarray, path: Path) -> Numbered:
-    """Return the labels by the order of the given names, which they index or are."""
+def _encode_by_names(labels: np.ndarray, names: np.ndarray, path: Path) -> EncodedLabels:
+    """Return labels, which are numbers or names of these classes, as numbers of the classes."""
     if names.ndim != 1 or names.dtype.kind not in "US":
         raise DataError(
             f"classes of {path} are {names.dtype} of shape {names.shape}; save a list of strings"
@@ -186,7 +197,7 @@ def _by_names(labels: np.ndarray, names: np.ndarray, path: Path) -> Numbered:
             f"labels of {path} hold {labels[outside].tolist()[0]!r}, which is none of its "
             f"{len(classes)} classes; add its name to `classes` or leave `classes` out"
         )
-    return Numbered(numbers, classes)
+    return EncodedLabels(numbers, classes)
 
 
 def _text(value: object) -> str:
@@ -195,7 +206,7 @@ def _text(value: object) -> str:
 
 def _fingerprint(images: np.ndarray, labels: np.ndarray, classes: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps([images.shape, list(classes)]).encode())
-    for start in range(0, len(images), AT_ONCE):
-        digest.update(np.ascontiguousarray(images[start : start + AT_ONCE]).data)
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        digest.update(np.ascontiguousarray(images[start : start + IMAGES_AT_ONCE]).data)
     digest.update(labels.data)
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Pictures decoded once: a memory-mapped array per list of files, kept between runs.
+"""A cache on disk: the images of a folder are decoded once, and memory-mapped from then on.
 
 An entry is a directory named by a hash over the files' relative paths, sizes and times, their
 labels, the image size and the version of this format. It holds `images.npy` and `index.json`.
@@ -18,9 +18,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import platformdirs
-from jaxtyping import UInt8
 
-from oddone.data.decode import BrokenImageError, decode, in_parallel, without_warnings
+from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
@@ -31,7 +30,7 @@ _ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")  # the second part: still 
 
 
 class ListedFile(NamedTuple):
-    """A picture to be decoded: where, what it shows, and how to notice that it changed."""
+    """A picture file to decode: its name, its label, and what shows that it has changed."""
 
     name: str
     """Its path relative to the listing's root."""
@@ -42,31 +41,31 @@ class ListedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """The picture files that make up a data source, in order."""
+    """The picture files of a data source, in order."""
 
     root: Path
     files: tuple[ListedFile, ...]
     classes: tuple[str, ...]
     skipped: tuple[BrokenFile, ...] = ()
-    """What is known to be unusable without decoding it."""
+    """Files that are known to be unusable before they are decoded."""
 
     def fingerprint(self, size: int) -> str:
-        """Return a hash that changes when a file or label changed, wherever the root lies."""
+        """Return a hash that changes with the files and labels, but not with the root's path."""
         identity = json.dumps([VERSION, size, self.classes, self.files])
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
 class CacheSize(NamedTuple):
-    """How much the cache holds, or held."""
+    """How many entries the cache holds, and how many bytes they take."""
 
     entries: int
     bytes: int
 
 
-def decoded(listing: Listing, size: int, progress: Progress | None = None) -> ImageSet:
-    """Return the listed pictures, decoded now or by an earlier run."""
+def load_or_decode(listing: Listing, size: int, progress: Progress | None = None) -> ImageSet:
+    """Return the listed images from the cache; if they are not there, decode them into it first."""
     entry = _folder() / listing.fingerprint(size)
-    for _ in range(ATTEMPTS):  # more than one where another process cleans the cache meanwhile
+    for _ in range(ATTEMPTS):  # another process may clean the cache at the same time
         image_set = _read(entry, listing, size)
         if image_set is not None:
             return image_set
@@ -84,16 +83,8 @@ def decoded(listing: Listing, size: int, progress: Progress | None = None) -> Im
     )
 
 
-def attempted(path: Path, size: int) -> UInt8[np.ndarray, "3 size size"] | str:
-    """Return the picture in a file, or why there is none."""
-    try:
-        return decode(path, size)
-    except BrokenImageError as error:
-        return str(error)
-
-
 def cache_size() -> CacheSize:
-    """Return how many decoded data sources are kept, and their size on disk."""
+    """Return how many decoded data sources the cache holds, and their size on disk."""
     entries = _entries()
     return CacheSize(
         len(entries), sum(path.stat().st_size for entry in entries for path in entry.iterdir())
@@ -101,7 +92,7 @@ def cache_size() -> CacheSize:
 
 
 def clean_cache() -> CacheSize:
-    """Remove all decoded images and return how much that was."""
+    """Remove all decoded images from the cache, and return how much that was."""
     removed = cache_size()
     for entry in _entries():
         shutil.rmtree(entry)
@@ -115,21 +106,21 @@ def _folder() -> Path:
 
 
 def _entries() -> list[Path]:
-    """Return the entries, and nothing that someone else may have put beside them."""
+    """Return the entries. Files of others in the same folder are left out, and so never removed."""
     if not _folder().is_dir():
         return []
     return [path for path in _folder().iterdir() if _ENTRY.fullmatch(path.name) and path.is_dir()]
 
 
 def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
-    """Return what the entry holds, or None where it is missing or damaged."""
+    """Return the images of the entry, or None if it is missing or damaged."""
     try:
         index = json.loads((entry / "index.json").read_text(encoding="ascii"))
         images = np.load(entry / "images.npy", mmap_mode="r", allow_pickle=False)
         good = np.array(index["good"], dtype=np.int64)
         broken = [BrokenFile(str(listing.root / name), why) for name, why in index["broken"]]
         files = [listing.files[i] for i in good]
-    # Missing or unreadable; cut short (numpy: ValueError or EOFError); JSON of another make.
+    # Missing or unreadable; truncated (NumPy: ValueError or EOFError); JSON with other contents.
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError):
         return None
     if images.shape != (len(good), 3, size, size) or images.dtype != np.uint8:
@@ -145,7 +136,7 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
 
 
 def _build(entry: Path, listing: Listing, size: int, progress: Progress | None) -> None:
-    """Decode into a directory of our own, and give it the entry's name when it is complete."""
+    """Decode into a new directory, and rename it to the entry's name when it is complete."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     ours = entry.with_name(f"{entry.name}.{secrets.token_hex(8)}")
     ours.mkdir()
@@ -153,7 +144,7 @@ def _build(entry: Path, listing: Listing, size: int, progress: Progress | None) 
         _write(ours, listing, size, progress)
         _install(ours, entry, listing, size)
     finally:
-        shutil.rmtree(ours, ignore_errors=True)  # nothing is left where all went well
+        shutil.rmtree(ours, ignore_errors=True)  # after a success it has been renamed
 
 
 def _install(ours: Path, entry: Path, listing: Listing, size: int) -> None:
@@ -168,7 +159,7 @@ def _install(ours: Path, entry: Path, listing: Listing, size: int) -> None:
 
 
 def _discard(entry: Path) -> None:
-    """Remove a damaged entry, out of the way at once and in peace afterwards."""
+    """Remove a damaged entry: rename it first, so that its name is free at once."""
     aside = entry.with_name(f"{entry.name}.{secrets.token_hex(8)}")
     try:
         entry.rename(aside)
@@ -187,8 +178,8 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
 
     with without_warnings(), (ours / "images.npy").open("wb") as stream:
         _write_header(stream, (len(paths), 3, size, size))
-        attempt = partial(attempted, size=size)
-        results = in_parallel(attempt, paths, progress, f"decoding {listing.root.name}")
+        decode = partial(decode_or_reason, size=size)
+        results = in_parallel(decode, paths, progress, f"decoding {listing.root.name}")
         for i, result in enumerate(results):
             if isinstance(result, str):
                 broken.append((listing.files[i].name, result))
@@ -207,7 +198,7 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
 
 
 def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:
-    """Write the start of a .npy file. NumPy leaves room in it for any number of images."""
+    """Write the header of a .npy file. NumPy pads it, so that a larger count fits in place."""
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, header)
 
@@ -219,7 +210,7 @@ def _sync(stream: BinaryIO) -> None:
 
 def _sync_folder(folder: Path) -> None:
     if os.name == "nt":
-        return  # Windows does not open directories, nor need this
+        return  # Windows cannot open directories, and does not need this
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -231,7 +222,7 @@ def _nothing_readable(listing: Listing, broken: Iterable[tuple[str, str]]) -> st
     reasons = "; ".join(f"{name}: {reason}" for name, reason in list(broken)[:5])
     return (
         f"none of the {len(listing.files)} images of {listing.root} can be read ({reasons}); "
-        f"replace them with pictures that open elsewhere"
+        f"replace them with pictures that other programs can open"
     )
 
 

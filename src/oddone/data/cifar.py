@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 from their official Python files, extracted or in the archive.
 
-The files are pickles, which can run any program when they are loaded the usual way. Here they
-are read by an unpickler that knows arrays and plain containers and refuses everything else.
+The files are pickles, and loading a pickle can run any program. So they are read by an unpickler
+that accepts arrays and plain containers and refuses everything else.
 """
 
 import io
@@ -10,31 +10,33 @@ import tarfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oddone.data.arrays import image_set
-from oddone.data.image_set import ImageSet
+from oddone.data.image_set import ImageSet, SplitName
 from oddone.errors import DataError
-
-Split = Literal["train", "test"]
 
 MOST_BYTES = 512 * 2**20  # the largest official file has 170 MB
 PIXELS = 3 * 32 * 32
 
 
 class Edition(NamedTuple):
-    """What the two data sets call their files and what is in them."""
+    """One of the two data sets: the names of its files, and of the entries in them."""
 
     scheme: str
     folder: str
     archive: str
-    files: dict[Split, tuple[str, ...]]
+    files: dict[SplitName, tuple[str, ...]]
     labels: str
+    """The entry with the labels."""
     meta: str
+    """The file with the class names."""
     names: str
+    """The entry of that file with the class names."""
     classes: tuple[str, ...]
+    """The class names to use if that file is missing."""
 
 
 CIFAR10 = Edition(
@@ -73,27 +75,27 @@ CIFAR100 = Edition(
 )
 
 
-def read_cifar10(path: Path, split: Split = "train") -> ImageSet:
-    """Return CIFAR-10 from its folder, that folder's parent, or the .tar.gz."""
+def read_cifar10(path: Path, split: SplitName = "train") -> ImageSet:
+    """Return CIFAR-10 from its folder, from the parent of that folder, or from the .tar.gz."""
     return _read(CIFAR10, path, split)
 
 
-def read_cifar100(path: Path, split: Split = "train") -> ImageSet:
-    """Return CIFAR-100 with its fine labels, from its folder, the parent, or the .tar.gz."""
+def read_cifar100(path: Path, split: SplitName = "train") -> ImageSet:
+    """Return CIFAR-100 with its 100 fine labels, from the same places as CIFAR-10."""
     return _read(CIFAR100, path, split)
 
 
 def editions_in(path: Path) -> list[Edition]:
-    """Return which of the two data sets a folder or archive seems to hold."""
-    return [edition for edition in (CIFAR10, CIFAR100) if _seems(edition, path)]
+    """Return which of the two data sets a folder or archive seems to contain."""
+    return [edition for edition in (CIFAR10, CIFAR100) if _seems_to_be(edition, path)]
 
 
-def _seems(edition: Edition, path: Path) -> bool:
+def _seems_to_be(edition: Edition, path: Path) -> bool:
     if path.is_file():
         return edition.folder in _top_folders(path)
     if (path / edition.folder).is_dir() or (path / edition.archive).is_file():
         return True
-    # "train" and "test" alone are common names, but of folders.
+    # "train" and "test" are the names of files here; elsewhere they are common names of folders.
     return (path / edition.meta).is_file() or any(
         (path / name).is_file() and not (path / name).suffix
         for names in edition.files.values()
@@ -101,30 +103,32 @@ def _seems(edition: Edition, path: Path) -> bool:
     )
 
 
-def _read(edition: Edition, path: Path, split: Split) -> ImageSet:
+def _read(edition: Edition, path: Path, split: SplitName) -> ImageSet:
     wanted = edition.files[split]
-    held = _contents(edition, path, (*wanted, edition.meta))
+    held = _read_files(edition, path, (*wanted, edition.meta))
     missing = [name for name in wanted if name not in held]
     if missing:
         raise _missing(edition, path, split, missing)
     classes = edition.classes
     if edition.meta in held:
-        classes = _class_names(edition, held[edition.meta], f"{edition.meta} of {path}")
-    batches = [_batch(edition, held[name], len(classes), f"{name} of {path}") for name in wanted]
+        classes = _parse_class_names(edition, held[edition.meta], f"{edition.meta} of {path}")
+    batches = [
+        _parse_batch(edition, held[name], len(classes), f"{name} of {path}") for name in wanted
+    ]
     images = np.concatenate([batch.images for batch in batches])
     labels = np.concatenate([batch.labels for batch in batches])
     return image_set(images, labels, classes, f"{edition.scheme}:{path}#{split}")
 
 
-def _contents(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str, bytes]:
-    """Return the bytes of those wanted files that are there."""
+def _read_files(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str, bytes]:
+    """Return the bytes of each wanted file that exists, by its name."""
     if path.is_file():
-        return _archived(edition, path, set(wanted))
+        return _read_archive(edition, path, set(wanted))
     below = path / edition.folder
     if below.is_dir():
         path = below
     elif (path / edition.archive).is_file():
-        return _archived(edition, path / edition.archive, set(wanted))
+        return _read_archive(edition, path / edition.archive, set(wanted))
     held = {}
     for name in wanted:
         file = path / name
@@ -134,8 +138,8 @@ def _contents(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str, 
     return held
 
 
-def _archived(edition: Edition, path: Path, wanted: set[str]) -> dict[str, bytes]:
-    """Return the wanted members of the archive; nothing is extracted, other names are skipped."""
+def _read_archive(edition: Edition, path: Path, wanted: set[str]) -> dict[str, bytes]:
+    """Return the bytes of the wanted files in the archive. Nothing is extracted to disk."""
     _check_bytes(path.stat().st_size, str(path))
     held: dict[str, bytes] = {}
     try:
@@ -155,7 +159,7 @@ def _archived(edition: Edition, path: Path, wanted: set[str]) -> dict[str, bytes
 
 
 def _top_folders(path: Path) -> set[str]:
-    """Return the folders that the first members of an archive lie in."""
+    """Return the top folders of the first members of an archive."""
     try:
         with tarfile.open(path, "r:*") as archive:
             members = [archive.next() for _ in range(2)]
@@ -178,10 +182,10 @@ def _check_bytes(size: int, name: str) -> None:
         )
 
 
-def _missing(edition: Edition, path: Path, split: Split, missing: list[str]) -> DataError:
-    other: Split = "test" if split == "train" else "train"
+def _missing(edition: Edition, path: Path, split: SplitName, missing: list[str]) -> DataError:
+    other: SplitName = "test" if split == "train" else "train"
     others = edition.files[other]
-    if len(_contents(edition, path, others)) == len(others):
+    if len(_read_files(edition, path, others)) == len(others):
         advice = f"read the {other} images as {edition.scheme}:{path}#{other}"
     else:
         advice = f"give the folder {edition.folder} or {edition.archive}"
@@ -196,8 +200,8 @@ class _CifarFile(NamedTuple):
     labels: np.ndarray
 
 
-def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarFile:
-    held = unpickled(content, name)
+def _parse_batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarFile:
+    held = safe_unpickle(content, name)
     pixels, labels = held.get("data"), held.get(edition.labels)
     if (
         not isinstance(pixels, np.ndarray)
@@ -222,8 +226,8 @@ def _batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarF
     return _CifarFile(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
 
 
-def _class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:
-    names = unpickled(content, name).get(edition.names)
+def _parse_class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:
+    names = safe_unpickle(content, name).get(edition.names)
     if not isinstance(names, list) or len(names) != len(edition.classes):
         raise DataError(
             f"{name} has no list `{edition.names}` of {len(edition.classes)} names; "
@@ -236,13 +240,13 @@ def _text(name: object) -> str:
     return name.decode("latin1") if isinstance(name, bytes) else str(name)
 
 
-def unpickled(content: bytes, name: str) -> dict[str, Any]:
-    """Return the dict that a pickle holds, made of arrays, containers, text and numbers only."""
+def safe_unpickle(content: bytes, name: str) -> dict[str, Any]:
+    """Return the dict in a pickle of arrays, containers, text and numbers; refuse anything else."""
     try:
         held = _Unpickler(io.BytesIO(content), encoding="latin1", name=name).load()
     except DataError:
         raise
-    # Cut short, no pickle at all, or one whose parts do not fit together.
+    # Truncated, no pickle at all, or a pickle whose parts do not fit together.
     except (
         pickle.UnpicklingError,
         EOFError,
@@ -261,18 +265,18 @@ def unpickled(content: bytes, name: str) -> dict[str, Any]:
 
 
 def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
-    """Return what Python 3 writes for bytes in the old pickle protocols; no other codec runs."""
+    """Return the bytes that old pickle protocols write as latin1 text; refuse any other codec."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes encoded by {encoding!r}")
     return text.encode("latin1")
 
 
 def _empty_bytes() -> bytes:
-    """Return what the old protocols write for b'': a call of `bytes` without arguments."""
+    """Return b'', which the old protocols write as a call of `bytes` without arguments."""
     return b""
 
 
-# NumPy moved its constructor and warns about the old place, so it is asked for where it is now.
+# NumPy has moved this function and warns when the old place is imported, so take it from an array.
 _reconstruct = np.empty(0).__reduce__()[0]
 _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
@@ -286,7 +290,7 @@ _ADMITTED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler for which only a handful of names exist."""
+    """An unpickler that finds only the few names in `_ADMITTED`."""
 
     def __init__(self, stream: io.BytesIO, *, encoding: str, name: str) -> None:
         super().__init__(stream, encoding=encoding)

@@ -1,4 +1,4 @@
-"""One picture file, however odd, becomes a square of RGB bytes; many do so in parallel."""
+"""Decode picture files into square RGB images, and do so for many files in parallel."""
 
 import io
 import itertools
@@ -39,9 +39,9 @@ FORMATS = {  # the formats that are tried, and the plugins that make Pillow know
     "TIFF": TiffImagePlugin,
 }
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
-BATCH = 16  # items that a thread takes at once: starting a task costs as much as a small picture
+BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
 
-_ORIENTATION = 0x0112  # the EXIF tag, and which turn undoes each of its values
+_ORIENTATION = 0x0112  # the EXIF tag, and the operation that undoes each of its values
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -54,7 +54,7 @@ _UPRIGHT = {
 
 # What Pillow raises for a damaged file. Its own errors are OSErrors (truncated data, unknown
 # compression) and SyntaxErrors (broken structure); ValueErrors come from impossible headers and
-# unsupported conversions; the others escape from the parsing of nonsense by its plugins.
+# unsupported conversions; the others come from plugins that parse nonsense.
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -74,27 +74,36 @@ Result = TypeVar("Result")
 
 
 class BrokenImageError(Exception):
-    """The file is no picture that can be read; the message is a short reason for people."""
+    """The file cannot be read as an image; the message is a short reason for people."""
 
 
 def decode(source: Path | bytes, size: int) -> UInt8[np.ndarray, "3 size size"]:
     """Return the central square of a picture in RGB, upright and resized with antialiasing.
 
-    Transparent pictures are laid on white, and of an animation it is the first frame.
-    Raises BrokenImageError for what is no readable picture.
+    Transparent pictures get a white background; of an animation, the first frame is taken.
+    Raises BrokenImageError if the picture cannot be read.
     """
-    # The margin of two: what a JPEG's decoder averages crudely, resizing averages once more.
+    # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
+    # the resizing, which averages well, does the last step.
     square = central_square(read_picture(source, at_least=2 * size), size)
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 
-def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
-    """Return the whole picture in RGB and upright; BrokenImageError for what is none.
+def decode_or_reason(path: Path, size: int) -> UInt8[np.ndarray, "3 size size"] | str:
+    """Return the image in a file as `decode` does, or the reason why the file cannot be read."""
+    try:
+        return decode(path, size)
+    except BrokenImageError as error:
+        return str(error)
 
-    With `at_least`, a JPEG may come smaller, as long as no side falls below that: its decoder
+
+def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
+    """Return the whole picture in RGB and upright. Raises BrokenImageError if it cannot be read.
+
+    With `at_least`, a JPEG may come out smaller, but no side below that many pixels: its decoder
     saves time by skipping detail.
     """
-    with _opened(source) as image:
+    with _open(source) as image:
         if at_least is not None and image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (at_least, at_least))
         image.load()
@@ -109,41 +118,43 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def shorter_side(path: Path) -> int | None:
-    """Return the shorter side of a picture by its header, or None where that cannot be read."""
+    """Return the shorter side of a picture from its header, or None if that cannot be read."""
     try:
-        with _opened(path) as image:
+        with _open(path) as image:
             return min(image.size)
     except BrokenImageError:
-        return None  # reported with its reason when the file is decoded
+        return None  # the reason is reported when the file is decoded
 
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keep Pillow from warning about odd metadata, which does not matter or ends as broken.
+    """Turn off Pillow's warnings about strange metadata.
 
-    Threads share what is set here, so it goes around them all, never into one.
+    Either they do not matter, or the file ends up as broken. Threads share this setting, so use
+    it around all of them, never inside one.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 
 
-def central_square(picture: Image.Image, size: int) -> Image.Image:
-    """Return the picture with its shorter side resized to `size`, the longer one cut evenly."""
-    width, height = picture.size
+def central_square(image: Image.Image, size: int) -> Image.Image:
+    """Return the central square of the image, resized to `size` pixels with antialiasing."""
+    width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
-    # Pillow's bilinear filter grows with the reduction: it is the antialiased one.
+    # Pillow's bilinear filter grows with the reduction, which is antialiasing.
     box = (left, top, left + side, top + side)
-    return picture.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
 def in_parallel(
     work: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None, what: str
 ) -> Iterator[Result]:
-    """Yield the work done on each item, in order, by threads that stay a few batches ahead.
+    """Yield `work(item)` for each item, in order; threads compute a few batches ahead.
 
-    Pillow lets other threads run while it decodes and resizes, so processes are not needed.
+    Pillow releases the GIL while it decodes and resizes, so processes are not needed.
+    `progress` is told how many of the items are done, and that they are called `what`.
     """
     batches = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
     done = 0
@@ -163,7 +174,7 @@ def in_parallel(
                 done += len(results)
                 if progress is not None:
                     progress(done, len(items), what)
-        finally:  # after an error or Ctrl-C, nobody waits for what has not begun
+        finally:  # after an error or Ctrl-C, do not start the tasks that still wait
             for future in pending:
                 future.cancel()
 
@@ -175,11 +186,11 @@ def _cores() -> int:
 
 
 @contextmanager
-def _opened(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
-    """Open a picture, its header read and its size checked; damage is a BrokenImageError."""
+def _open(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+    """Open a picture, read its header and check its size. Damage is a BrokenImageError."""
     try:
         with _stream(source) as stream:
-            image = _identified(stream)
+            image = _open_header(stream)
             width, height = image.size
             if width * height > MOST_PIXELS:
                 raise BrokenImageError(f"{width} x {height} pixels is too large")
@@ -192,11 +203,11 @@ def _stream(source: Path | bytes) -> io.BytesIO | io.BufferedReader:
     return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
 
-def _identified(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
+def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
     """Return the picture with only its header read.
 
-    Image.open would do, but it warns of large pictures, and warnings cannot be caught in one
-    thread alone; so this is its loop without the warning.
+    Image.open does the same, but it warns of large pictures, and a single thread cannot catch
+    warnings. So this is its loop without the warning.
     """
     start = stream.read(16)
     if not start:
@@ -215,7 +226,7 @@ def _identified(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()  # the system's: permission denied, for one
+        return error.strerror.lower()  # from the system, such as permission denied
     if isinstance(error, EOFError) or "truncated" in str(error).lower():
         return "truncated"
     if isinstance(error, Image.DecompressionBombError):
@@ -227,7 +238,7 @@ def _orientation(image: Image.Image) -> int:
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
     except _DAMAGE:
-        return 1  # the note about the picture is damaged; the picture itself is not
+        return 1  # only the metadata is damaged, not the picture
     return orientation if isinstance(orientation, int) else 1
 
 
@@ -241,7 +252,7 @@ def _as_rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """Return a picture of deep grey as 8 bit; Pillow's own conversion clips at 255."""
+    """Return a grey picture of 16 bits or floats in 8 bits. Pillow itself would clip at 255."""
     pixels = np.asarray(image)
     white, kind = (1, "floating-point") if image.mode == "F" else (65535, "integer")
     if not (pixels.min() >= 0 and pixels.max() <= white):

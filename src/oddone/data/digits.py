@@ -1,4 +1,4 @@
-"""The small hand-written digits that come with scikit-learn: something odd for every detector."""
+"""The hand-written digits of 8 x 8 pixels that come with scikit-learn, to use as OOD images."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from oddone.data.arrays import as_pixels, image_set
 from oddone.data.image_set import ImageSet
 
-BRIGHTEST = 16
+BRIGHTEST = 16  # the value of a white pixel
 
 
 def read_digits() -> ImageSet:

@@ -1,15 +1,14 @@
 """The images inside the package: 6,000 + 2,000 of Fashion-MNIST, so that everything runs offline.
 
-`scripts/embed_fashion.py` made the file; its licence lies beside it.
+`scripts/embed_fashion.py` made the file `fashion.npz`; its licence is in the same folder.
 """
 
 import hashlib
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from oddone.data.image_set import ImageSet
+from oddone.data.image_set import ImageSet, SplitName
 from oddone.errors import DataError
 
 EMBEDDED = Path(__file__).with_name("fashion.npz")
@@ -34,7 +33,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 SPLITS = ("train", "test")
 
 
-def read_fashion(part: str, split: Literal["train", "test"]) -> ImageSet:
+def read_fashion(part: str, split: SplitName) -> ImageSet:
     """Return one split of the embedded images, grey repeated to three channels.
 
     The part "known" is eight garments to learn, "unseen" is the other two (sneaker and bag), and
@@ -50,7 +49,7 @@ def read_fashion(part: str, split: Literal["train", "test"]) -> ImageSet:
     classes = PARTS[part]
     with np.load(EMBEDDED, allow_pickle=False) as arrays:
         grey, official = arrays[f"{split}_images"], arrays[f"{split}_labels"]
-    labels = _renumbered(classes)[official]
+    labels = _labels_among(classes)[official]
     members = labels >= 0
     name = f"fashion:{part}" if part else "fashion"
     return ImageSet(
@@ -62,8 +61,8 @@ def read_fashion(part: str, split: Literal["train", "test"]) -> ImageSet:
     )
 
 
-def _renumbered(classes: tuple[str, ...]) -> np.ndarray:
-    """Return the label in `classes` of each official label, -1 for those left out."""
+def _labels_among(classes: tuple[str, ...]) -> np.ndarray:
+    """Return for each of the ten official labels its label among these classes, or -1."""
     return np.array(
         [classes.index(name) if name in classes else -1 for name in CLASSES], dtype=np.int64
     )

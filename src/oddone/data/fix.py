@@ -1,7 +1,7 @@
-"""The paper's LSUN(F) and ImageNet(F): pictures made small without artefacts that give OOD away.
+"""Make OOD sets like the paper's LSUN(F) and ImageNet(F): pictures of 32 x 32 without aliasing.
 
-Older benchmarks shrank their pictures by dropping pixels, and a detector that sees the jagged
-edges needs to know nothing about what is in the picture. `aliased` makes such pictures on purpose.
+Older benchmarks shrank their pictures by dropping pixels. A detector then tells OOD images by
+their jagged edges alone, whatever they show. `aliased` makes such images on purpose.
 """
 
 import csv
@@ -26,7 +26,7 @@ from oddone.progress import Progress
 
 SHORTER_SIDE = 256
 SIZE = 32
-LONGEST_RATIO = 50  # a picture more elongated would be gigabytes once its shorter side is 256
+LONGEST_RATIO = 50  # a longer picture would take gigabytes once its shorter side is 256
 
 
 class Fixed(NamedTuple):
@@ -45,20 +45,21 @@ def fix_images(
     aliased: bool = False,
     progress: Progress | None = None,
 ) -> Fixed:
-    """Return what became of the folder's pictures, now 32 x 32 PNG files in `out`.
+    """Write pictures of a folder as PNG files of 32 x 32 pixels, and return how that went.
 
-    `count` pictures are drawn by the seed, and broken ones replaced by the next drawn; None takes
-    all, in the order of their paths. `sources.csv` in `out` says where each came from.
+    `count` pictures are drawn with the seed, and others are drawn instead of broken ones. None
+    takes all, in the order of their paths. `sources.csv` in `out` says where each came from.
     """
-    paths = _drawn(folder, count, seed)
+    paths = _draw_paths(folder, count, seed)
     _make_empty(out)
     wanted = len(paths) if count is None else count
+    resize = aliased_resize if aliased else fixed_resize
     sources: list[str] = []
     broken: list[BrokenFile] = []
     while paths and len(sources) < wanted:
         missing = wanted - len(sources)
         batch, paths = paths[:missing], paths[missing:]
-        for path, small in _resized(folder, batch, aliased_resize if aliased else fixed_resize):
+        for path, small in _resize_files(folder, batch, resize):
             if isinstance(small, BrokenFile):
                 broken.append(small)
                 continue
@@ -91,12 +92,15 @@ def fixed_resize(picture: Image.Image) -> Image.Image:
 
 
 def aliased_resize(picture: Image.Image) -> Image.Image:
-    """Return the picture at 32 x 32, most of its pixels dropped (what the paper's figure shows)."""
+    """Return the picture at 32 x 32, made by dropping pixels, as in the paper's figure."""
     return picture.resize((SIZE, SIZE), Image.Resampling.NEAREST)
 
 
-def _drawn(folder: Path, count: int | None, seed: int) -> list[str]:
-    """Return the paths of all files, those to take first; by the seed and names alone."""
+def _draw_paths(folder: Path, count: int | None, seed: int) -> list[str]:
+    """Return the paths of all picture files, in the order in which they are to be taken.
+
+    A random order depends on nothing but the seed and the paths.
+    """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; give one with pictures in it")
     paths = sorted(
@@ -112,7 +116,7 @@ def _drawn(folder: Path, count: int | None, seed: int) -> list[str]:
         raise DataError(
             f"count={count}: {folder} holds {len(paths)} pictures; choose a number from 1 to that"
         )
-    # Unlike a generator's stream, hashes are the same in every version of every library.
+    # Unlike random numbers, hashes are the same in every version of every library.
     return sorted(paths, key=lambda path: hashlib.sha256(os.fsencode(f"{seed}/{path}")).digest())
 
 
@@ -127,10 +131,10 @@ def _make_empty(out: Path) -> None:
         ) from error
 
 
-def _resized(
+def _resize_files(
     folder: Path, paths: Sequence[str], resize: Callable[[Image.Image], Image.Image]
 ) -> Iterator[tuple[str, Image.Image | BrokenFile]]:
-    """Yield what became of each file, in order."""
+    """Yield for each file, in order, its path and the small picture, or the reason for none."""
 
     def attempt(path: str) -> Image.Image | BrokenFile:
         try:

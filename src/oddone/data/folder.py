@@ -1,4 +1,4 @@
-"""Folders of pictures: one subfolder a class, or all without labels."""
+"""Folders of picture files: one subfolder for each class, or all without labels."""
 
 import os
 import stat
@@ -7,26 +7,26 @@ from itertools import repeat
 from pathlib import Path
 from statistics import median
 
-from oddone.data.cache import ListedFile, Listing, decoded
+from oddone.data.cache import ListedFile, Listing, load_or_decode
 from oddone.data.decode import ENDINGS, shorter_side, without_warnings
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
 
-SIZES = (224, 128, 64, 32)
-SAMPLE = 200
-SHOWN = 5
+SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is chosen
+SAMPLE = 200  # picture files whose size is looked at for that
+NAMES_SHOWN = 5  # in an error message
 
 
 def read_labelled_folder(
     root: Path, *, size: int | None = None, strict: bool = False, progress: Progress | None = None
 ) -> ImageSet:
-    """Return the pictures below each subfolder of the root, which is named for their class."""
+    """Return the images below each subfolder of the root, whose name is the name of the class."""
     names = class_folders(root)
     if not names:
         raise DataError(
-            f"{root} has no class folders (found: {found_in(root)}); make one folder for each "
-            f"class, or read all images without labels as flat:{root}"
+            f"{root} has no class folders (found: {describe_contents(root)}); make one folder for "
+            f"each class, or read all images without labels as flat:{root}"
         )
     files: list[ListedFile] = []
     skipped = [
@@ -38,7 +38,7 @@ def read_labelled_folder(
         if len(files) == before:
             raise DataError(
                 f"class {name!r} has no images (found in {root / name}: "
-                f"{found_in(root / name)}); add images or remove the folder"
+                f"{describe_contents(root / name)}); add images or remove the folder"
             )
     if len(names) == 1:
         raise DataError(
@@ -55,7 +55,7 @@ def read_labelled_folder(
 def read_flat_folder(
     root: Path, *, size: int | None = None, strict: bool = False, progress: Progress | None = None
 ) -> ImageSet:
-    """Return all pictures below the root, without labels."""
+    """Return all images below the root, without labels."""
     files: list[ListedFile] = []
     skipped: list[BrokenFile] = []
     list_files(root, zip(_names_below(root, ""), repeat(-1)), files, skipped)
@@ -68,15 +68,16 @@ def read_flat_folder(
 def read_listing(
     listing: Listing, *, size: int | None, strict: bool, progress: Progress | None
 ) -> ImageSet:
-    """Return the listed pictures; with `strict`, one that cannot be read is an error."""
-    image_set = decoded(listing, _fitting_size(listing) if size is None else size, progress)
+    """Return the listed images; with `strict`, a file that cannot be read is an error."""
+    size = _choose_size(listing) if size is None else size
+    image_set = load_or_decode(listing, size, progress)
     if strict and image_set.broken:
-        raise _broken(image_set.broken, listing.root)
+        raise _broken_files(image_set.broken, listing.root)
     return image_set
 
 
 def pictures_below(root: Path) -> list[str]:
-    """Return the paths of all files below the root that end like pictures, in a stable order."""
+    """Return the paths of all picture files below the root (by their endings), in fixed order."""
     paths = [str(root / name) for name in _names_below(root, "")]
     if not paths:
         raise _no_images(root)
@@ -89,20 +90,20 @@ def list_files(
     files: list[ListedFile],
     skipped: list[BrokenFile],
 ) -> None:
-    """Append the named and labelled files, and those that are not there after all."""
+    """Append the files, given by name and label, to `files`; append missing ones to `skipped`."""
     for name, label in labelled:
-        status = status_of(root / name)
+        status = stat_or_reason(root / name)
         if isinstance(status, str):
             skipped.append(BrokenFile(str(root / name), status))
         else:
             files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
 
 
-def status_of(path: Path) -> os.stat_result | str:
-    """Return size and times of a file that can be opened, or why it is none."""
+def stat_or_reason(path: Path) -> os.stat_result | str:
+    """Return size and times of a file, or the reason why it cannot be opened."""
     try:
         status = path.stat()
-    except OSError as error:  # a link that leads nowhere, or to where we may not look
+    except OSError as error:  # a broken link, or a folder that we may not enter
         return (error.strerror or str(error)).lower()
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         return "not a regular file"
@@ -115,19 +116,19 @@ def class_folders(root: Path) -> tuple[str, ...]:
 
 
 def loose_images(root: Path) -> tuple[str, ...]:
-    """Return the names of the files in the root that end like pictures, sorted."""
+    """Return the names of the picture files directly in the root, sorted."""
     return tuple(
         entry.name for entry in _visible(root) if _is_image(entry.name) and not _is_folder(entry)
     )
 
 
-def found_in(folder: Path) -> str:
-    """Return the names of a few things in the folder, for a message."""
+def describe_contents(folder: Path) -> str:
+    """Return the names of the first few files and folders in it, for an error message."""
     names = [entry.name + "/" * _is_folder(entry) for entry in _visible(folder)]
     if not names:
         return "nothing"
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def _visible(folder: Path) -> list[os.DirEntry[str]]:
@@ -142,25 +143,25 @@ def _visible(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is or links to a folder; DirEntry.is_dir fails for a link to itself."""
+    """Return whether it is a folder or a link to one. DirEntry.is_dir fails for a looping link."""
     if entry.is_symlink():
         return Path(entry.path).is_dir()
     return entry.is_dir()
 
 
 def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in ENDINGS  # noqa: PTH122, a Path each is slow
+    return os.path.splitext(name)[1].lower() in ENDINGS  # noqa: PTH122, a Path for each file is slow
 
 
 def _names_below(root: Path, start: str) -> Iterator[str]:
-    """Yield the relative paths of files that end like pictures, in a stable order.
+    """Yield the relative paths of picture files below a folder of the root, in fixed order.
 
-    Links to folders are followed, but no folder is entered twice, so loops of links end.
+    Links to folders are followed, but no folder is entered twice, so a loop of links ends.
     """
     folders, entered = [start], set()
     while folders:
         folder = folders.pop()
-        identity = (root / folder).stat()  # of a link, its target's
+        identity = (root / folder).stat()  # of the target, if it is a link
         if (identity.st_dev, identity.st_ino) in entered:
             continue
         entered.add((identity.st_dev, identity.st_ino))
@@ -176,13 +177,13 @@ def _names_below(root: Path, start: str) -> Iterator[str]:
 
 def _no_images(root: Path) -> DataError:
     return DataError(
-        f"no images below {root} (found: {found_in(root)}); "
+        f"no images below {root} (found: {describe_contents(root)}); "
         f"choose a folder with files such as .jpg or .png"
     )
 
 
-def _fitting_size(listing: Listing) -> int:
-    """Return the largest usual size that half of the pictures, by a sample, need no blowing up."""
+def _choose_size(listing: Listing) -> int:
+    """Return the largest of `SIZES` to which half of the pictures in a sample need no enlarging."""
     step = max(1, -(-len(listing.files) // SAMPLE))
     with without_warnings():
         sides = [shorter_side(listing.root / file.name) for file in listing.files[::step]]
@@ -197,22 +198,24 @@ def _check_every_class(image_set: ImageSet, root: Path) -> None:
             below = f"{root / name}{os.sep}"
             broken = [file for file in image_set.broken if file.path.startswith(below)]
             raise DataError(
-                f"class {name!r} has no image that can be read: {_listed(broken, root)}; "
+                f"class {name!r} has no image that can be read: {_name_some(broken, root)}; "
                 f"replace its images or remove the folder"
             )
 
 
-def _broken(broken: Sequence[BrokenFile], root: Path) -> DataError:
+def _broken_files(broken: Sequence[BrokenFile], root: Path) -> DataError:
     files = "1 file" if len(broken) == 1 else f"{len(broken)} files"
     return DataError(
-        f"{files} of {root} cannot be read: {_listed(broken, root)}; "
+        f"{files} of {root} cannot be read: {_name_some(broken, root)}; "
         f"repair or remove them, or go on without them by leaving out strict"
     )
 
 
-def _listed(broken: Sequence[BrokenFile], root: Path) -> str:
+def _name_some(broken: Sequence[BrokenFile], root: Path) -> str:
+    """Return the names of the first few broken files, with the reasons."""
     shown = [
-        f"{file.path.removeprefix(f'{root}{os.sep}')} ({file.reason})" for file in broken[:SHOWN]
+        f"{file.path.removeprefix(f'{root}{os.sep}')} ({file.reason})"
+        for file in broken[:NAMES_SHOWN]
     ]
-    more = f" and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
+    more = f" and {len(broken) - NAMES_SHOWN} more" if len(broken) > NAMES_SHOWN else ""
     return ", ".join(shown) + more

@@ -7,13 +7,12 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from jaxtyping import UInt8
 
-from oddone.data.arrays import image_set, numbered
-from oddone.data.image_set import ImageSet
+from oddone.data.arrays import encode_labels, image_set
+from oddone.data.image_set import ImageSet, SplitName
 from oddone.errors import DataError
 
 PREFIXES = {"train": ("train",), "test": ("t10k", "test")}
@@ -21,34 +20,37 @@ MOST_BYTES = 4 * 2**30
 _UNSIGNED_BYTES = 0x08
 
 
-def read_idx(path: Path, split: Literal["train", "test"] = "train") -> ImageSet:
-    """Return the images of a folder such as MNIST's, or of one images file, grey as RGB.
+def read_idx(path: Path, split: SplitName = "train") -> ImageSet:
+    """Return the images of a folder such as MNIST's, or of one images file; grey becomes RGB.
 
-    The labels are in the file of the same name with `labels` for `images`, if there is one.
+    Labels come from the file of the same name with `labels` instead of `images`, if it exists.
     """
     name = f"idx:{path}"
     if path.is_dir():
         name = f"{name}#{split}"
-        path = _only_images_file(path, split)
-    grey = _array(path, 3)
+        path = _find_images_file(path, split)
+    grey = _read_array(path, 3)
     if len(grey) == 0:
         raise DataError(f"{path} holds 0 images; give a file that holds some")
     images = np.repeat(grey[:, None], 3, axis=1)
     labels_path = _labels_path(path)
     if labels_path is None:
         return image_set(images, None, (), name)
-    labels = _array(labels_path, 1)
+    labels = _read_array(labels_path, 1)
     if len(labels) != len(images):
         raise DataError(
             f"{path} has {len(images)} images but {labels_path} has {len(labels)} labels; "
             f"give files that belong together"
         )
-    known = numbered(labels)
-    return image_set(images, known.labels, known.classes, name)
+    encoded = encode_labels(labels)
+    return image_set(images, encoded.labels, encoded.classes, name)
 
 
 def idx_images(folder: Path, prefixes: Sequence[str]) -> list[Path]:
-    """Return the images files in the folder whose names start so, or so after a data set's name."""
+    """Return the images files of a folder, such as train-images-idx3-ubyte for the prefix "train".
+
+    The name of a data set may come first, as in emnist-letters-train-images-idx3-ubyte.
+    """
     return sorted(
         path
         for path in folder.iterdir()
@@ -61,17 +63,17 @@ def idx_images(folder: Path, prefixes: Sequence[str]) -> list[Path]:
     )
 
 
-def _only_images_file(folder: Path, split: Literal["train", "test"]) -> Path:
+def _find_images_file(folder: Path, split: SplitName) -> Path:
     found = idx_images(folder, PREFIXES[split])
     plain = [path for path in found if path.suffix != ".gz"]
     if len(plain) == 1 and {path.name.removesuffix(".gz") for path in found} == {plain[0].name}:
-        found = plain  # compressed and not: the same images
+        found = plain  # the other one is the same file, compressed
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(path.name for path in found)
         raise DataError(f"{folder} has several {split} sets ({names}); give one of these files")
-    other: Literal["train", "test"] = "test" if split == "train" else "train"
+    other: SplitName = "test" if split == "train" else "train"
     advice = "give the folder that holds it"
     if idx_images(folder, PREFIXES[other]):
         advice = f"read the {other} images as idx:{folder}#{other}"
@@ -85,16 +87,16 @@ def _labels_path(images: Path) -> Path | None:
     return next((path for path in candidates if path != images and path.is_file()), None)
 
 
-def _array(path: Path, dims: int) -> UInt8[np.ndarray, "..."]:
-    """Return the array of a file: a magic number, the size of each dimension, the bytes."""
+def _read_array(path: Path, dims: int) -> UInt8[np.ndarray, "..."]:
+    """Return the array in a file: a magic number, the size of each dimension, then the bytes."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            return _parsed(stream, path, dims)
+            return _parse_array(stream, path, dims)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error}); get it from its authors") from error
 
 
-def _parsed(
+def _parse_array(
     stream: gzip.GzipFile | io.BufferedReader, path: Path, dims: int
 ) -> UInt8[np.ndarray, "..."]:
     header = stream.read(4 + 4 * dims)

@@ -1,15 +1,20 @@
-"""What every data source becomes: pictures of one size with labels, names and provenance."""
+"""ImageSet, which every data source becomes: images of one size, their labels and paths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
+from oddone.errors import SettingsError
+
+SplitName = Literal["train", "test"]
+"""The two parts that data sets such as CIFAR-10 come in."""
+
 
 class BrokenFile(NamedTuple):
-    """A file that could not be read as a picture, and why."""
+    """A file that could not be read as an image, and the reason."""
 
     path: str
     reason: str
@@ -17,19 +22,33 @@ class BrokenFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images of one size, in memory or memory-mapped, never more than once decoded.
+    """Images of one size, as an array in memory or memory-mapped from a file.
 
-    An image without a label has the label -1; a set without labels has no classes.
+    An image without a label has the label -1. A set without any labels has no classes.
     """
 
     images: UInt8[np.ndarray, "images 3 height width"]
     labels: Int64[np.ndarray, " images"]
     classes: tuple[str, ...]
+    """The name of each class: `classes[label]`."""
     paths: Sequence[str]
     """Where each image came from, for people: a file's path, or such as "cifar10:DIR#test[17]"."""
     fingerprint: str
-    """A hash that changes when the images or labels may have changed."""
+    """A hash that changes when the images, labels or classes may have changed."""
     broken: tuple[BrokenFile, ...] = ()
+    """Files of the source that are left out, because they could not be read."""
 
     def __len__(self) -> int:
         return len(self.images)
+
+
+def check_indices(indices: np.ndarray, source: ImageSet) -> None:
+    """Raise a `SettingsError` unless all indices are numbers of images in the set."""
+    if not np.issubdtype(indices.dtype, np.integer):
+        raise SettingsError(f"indices are {indices.dtype}; give the numbers of images as integers")
+    outside = indices[(indices < 0) | (indices >= len(source))]
+    if len(outside) > 0:
+        raise SettingsError(
+            f"indices hold {outside[0]}, and the {len(source)} images are numbered from 0; "
+            f"leave it out"
+        )

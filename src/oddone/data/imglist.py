@@ -1,10 +1,10 @@
-"""Image lists in OpenOOD's format: a path and a label per line."""
+"""Image lists in OpenOOD's format: a path and a label on each line."""
 
 from pathlib import Path
 
 import numpy as np
 
-from oddone.data.arrays import numbered
+from oddone.data.arrays import encode_labels
 from oddone.data.cache import ListedFile, Listing
 from oddone.data.folder import list_files, read_listing
 from oddone.data.image_set import BrokenFile, ImageSet
@@ -20,15 +20,15 @@ def read_imglist(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> ImageSet:
-    """Return the listed pictures. Their paths are relative to the root, or to the list's folder.
+    """Return the listed images. Their paths are relative to the root, or to the list's folder.
 
-    The label -1 means none, as OpenOOD has it for images that are out of distribution.
+    The label -1 means no label; OpenOOD writes it for OOD images.
     """
     root = path.parent if root is None else root
     names, values = parse_imglist(path)
     labelled = values >= 0
     labels = np.full(len(values), -1, dtype=np.int64)
-    labels[labelled], classes = numbered(values[labelled])
+    labels[labelled], classes = encode_labels(values[labelled])
     files: list[ListedFile] = []
     skipped: list[BrokenFile] = []
     list_files(root, zip(names, labels.tolist(), strict=True), files, skipped)
@@ -43,7 +43,7 @@ def read_imglist(
 
 
 def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
-    """Return the names of the listed pictures, and the labels that stand beside them."""
+    """Return the file names in the list, and their labels."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

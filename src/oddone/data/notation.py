@@ -1,41 +1,40 @@
-"""The one notation that names data everywhere: `cifar10:PATH#test`, `folder:PATH`, `PATH`."""
+"""Load images by a notation such as `cifar10:PATH#test`, `folder:PATH`, or just `PATH`."""
 
-import difflib
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from oddone.data.arrays import read_arrays, resized
+from oddone.data.arrays import read_arrays, resize_images
 from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
 from oddone.data.decode import ENDINGS
 from oddone.data.folder import (
     class_folders,
-    found_in,
+    describe_contents,
     loose_images,
     read_flat_folder,
     read_labelled_folder,
 )
 from oddone.data.idx import PREFIXES, idx_images, read_idx
-from oddone.data.image_set import ImageSet
+from oddone.data.image_set import ImageSet, SplitName
 from oddone.data.imglist import read_imglist
 from oddone.data.svhn import read_svhn
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, closest_match
 from oddone.progress import Progress
-
-Split = Literal["train", "test"]
 
 EMBEDDED = ("fashion", "digits")
 """The schemes that need no path."""
+DETECTOR_ENDING = ".oddone"
 
 
 class Request(NamedTuple):
-    """A source taken apart, and how it is wanted."""
+    """A source in its parts, such as svhn, PATH and test, and how to load it."""
 
     scheme: str
     place: str
-    split: Split | None
+    """What follows the scheme: a path, except for "fashion" and "imglist"."""
+    split: SplitName | None
     size: int | None = None
     strict: bool = False
     progress: Progress | None = None
@@ -46,7 +45,7 @@ class Request(NamedTuple):
 
     @property
     def list_and_root(self) -> tuple[Path, Path]:
-        """Where the list of an imglist lies, and what its names are relative to."""
+        """The path of an image list, and the folder that the names in it are relative to."""
         path, mark, root = self.place.rpartition("@")
         if not mark or self.path.exists():  # a path may have an @ in it
             return self.path, self.path.parent
@@ -54,17 +53,17 @@ class Request(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """What a scheme reads, and what people are told about it."""
+    """How to read a kind of source, and what `oddone data list` says of it."""
 
     read: Callable[[Request], ImageSet]
-    """Files are decoded in the size that is wanted; arrays come in their own."""
+    """Picture files are decoded at the size of the request. Arrays keep their own size."""
     notation: str
     description: str
     has_splits: bool = False
 
 
 class SourceDescription(NamedTuple):
-    """A way to name data, and what it names."""
+    """A way to name images, and what it means."""
 
     notation: str
     description: str
@@ -77,32 +76,32 @@ def load(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> ImageSet:
-    """Return the images that the source names, all of one size.
+    """Return the images of the source, all of one size.
 
-    By default arrays keep their own size and folders take the largest of 32, 64, 128 and 224
-    that fits their pictures. With `strict`, a file that cannot be read is an error.
+    By default arrays keep their own size, and a folder gets the largest of 32, 64, 128 and 224
+    pixels that fits most of its pictures. With `strict`, a file that cannot be read is an error.
     """
     check_size(size)
     request = parse(source, guess_scheme)._replace(size=size, strict=strict, progress=progress)
-    return resized(SCHEMES[request.scheme].read(request), size, progress)
+    return resize_images(SCHEMES[request.scheme].read(request), size, progress)
 
 
 def describe_sources() -> list[SourceDescription]:
-    """Return every way to name data, with what it names."""
-    plain = SourceDescription("PATH", "any of these, guessed by what is there")
+    """Return every way to name images, with what it means."""
+    plain = SourceDescription("PATH", "any of these, guessed from what the path holds")
     return [SourceDescription(s.notation, s.description) for s in SCHEMES.values()] + [plain]
 
 
 def check_size(size: int | None) -> None:
-    """Raise a `SettingsError` for images without a pixel."""
+    """Raise a `SettingsError` if the size is not at least one pixel."""
     if size is not None and size < 1:
         raise SettingsError(f"size={size}: images need at least 1 pixel")
 
 
 def parse(source: str, guess: Callable[[Path], str]) -> Request:
-    """Return the source taken apart; of a path without a scheme that exists, guess the scheme."""
+    """Return the parts of the source; `guess` finds the scheme of a path that comes without one."""
     try:
-        request = _parsed(source, guess)
+        request = _parse_unchecked(source, guess)
         _check_split(source, request)
     except OSError as error:  # a folder we may not enter, or a name that is too long
         raise DataError(
@@ -111,8 +110,8 @@ def parse(source: str, guess: Callable[[Path], str]) -> Request:
     return request
 
 
-def _parsed(source: str, guess: Callable[[Path], str]) -> Request:
-    place, split = _without_split(source)
+def _parse_unchecked(source: str, guess: Callable[[Path], str]) -> Request:
+    place, split = _cut_off_split(source)
     scheme, colon, rest = place.partition(":")
     if scheme in SCHEMES and (colon or scheme in EMBEDDED):
         if not rest and scheme not in EMBEDDED:
@@ -124,32 +123,34 @@ def _parsed(source: str, guess: Callable[[Path], str]) -> Request:
     path = _path(place)
     if path.exists():
         return Request(guess(path), place, split)
-    if colon and re.fullmatch(r"\w{2,}", scheme):  # one letter is a drive of Windows
+    if colon and re.fullmatch(r"\w{2,}", scheme):  # a single letter is a drive of Windows
         raise DataError(
-            f"unknown scheme {scheme!r} in {source!r}; {_nearest(scheme) or _known_schemes()}"
+            f"unknown scheme {scheme!r} in {source!r}; {_suggest(scheme) or _known_schemes()}"
         )
-    nearest = _nearest(place) if "/" not in place else ""
-    raise DataError(f"{place!r} does not exist; {nearest or 'name a file or folder that does'}")
+    suggestion = _suggest(place) if "/" not in place else ""
+    raise DataError(f"{place!r} does not exist; {suggestion or 'name a file or folder that does'}")
 
 
 def _path(place: str) -> Path:
-    """Return the path; unlike Path.expanduser, for a ~ that is nobody's home too."""
+    """Return the path with ~ expanded. Path.expanduser would fail for a ~ that is nobody's home."""
     return Path(os.path.expanduser(place))  # noqa: PTH111
 
 
-def _without_split(source: str) -> tuple[str, Split | None]:
+def _cut_off_split(source: str) -> tuple[str, SplitName | None]:
+    """Return the source without #train or #test, and which of the two it was."""
     place, mark, split = source.rpartition("#")
     if mark and split in ("train", "test"):
-        return place, cast("Split", split)
+        return place, cast("SplitName", split)
     places = (source, source.partition(":")[2])  # a path may have a # in it
     if mark and not any(_path(place).exists() for place in places if place):
         raise DataError(f"{source!r} names the split {split!r}; write #train or #test")
     return source, None
 
 
-def _nearest(scheme: str) -> str:
-    close = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1)
-    return f"did you mean {SCHEMES[close[0]].notation}?" if close else ""
+def _suggest(scheme: str) -> str:
+    """Return how to write the scheme that was probably meant, or nothing."""
+    closest = closest_match(scheme, SCHEMES)
+    return f"did you mean {SCHEMES[closest].notation}?" if closest else ""
 
 
 def _known_schemes() -> str:
@@ -157,7 +158,7 @@ def _known_schemes() -> str:
 
 
 def _check_split(source: str, request: Request) -> None:
-    """Raise a `DataError` for a split of what has none, as a single file of SVHN or idx."""
+    """Raise a `DataError` if there are no splits, as in a single file of SVHN or idx."""
     one_file = request.scheme in ("svhn", "idx") and request.path.is_file()
     if request.split is not None and (one_file or not SCHEMES[request.scheme].has_splits):
         raise DataError(
@@ -180,7 +181,7 @@ def _check_exists(request: Request) -> None:
 
 
 def guess_scheme(path: Path) -> str:
-    """Return the one scheme that the path can be read by."""
+    """Return the scheme by which to read the path; there must be exactly one."""
     schemes = possible_schemes(path)
     if len(schemes) == 1:
         return schemes[0]
@@ -189,22 +190,26 @@ def guess_scheme(path: Path) -> str:
         raise DataError(f"{path} can be read in several ways; write {choices}")
     if path.is_dir():
         raise DataError(
-            f"{path} holds no images that oddone knows (found: {found_in(path)}); "
+            f"{path} holds no images that oddone knows (found: {describe_contents(path)}); "
             f"name a folder of pictures, or of the files of a data set"
         )
     if path.suffix.lower() in ENDINGS:
         raise DataError(f"{path} is one picture; name its folder, as flat:{path.parent}")
+    if path.suffix.lower() == DETECTOR_ENDING:
+        raise DataError(
+            f"{path} is a detector, not images; open it with oddone.Detector.load({str(path)!r})"
+        )
     raise DataError(
         f"cannot tell what {path.name} is by its name; write SCHEME:{path} ({_known_schemes()})"
     )
 
 
 def possible_schemes(path: Path) -> list[str]:
-    """Return the schemes that the path looks like."""
-    return _guessed_of_folder(path) if path.is_dir() else _guessed_of_file(path)
+    """Return the schemes by which the path could be read, judging by names."""
+    return _schemes_of_folder(path) if path.is_dir() else _schemes_of_file(path)
 
 
-def _guessed_of_file(path: Path) -> list[str]:
+def _schemes_of_file(path: Path) -> list[str]:
     name = path.name.lower()
     if name.endswith((".tar.gz", ".tgz", ".tar")):
         return [edition.scheme for edition in editions_in(path)]
@@ -214,7 +219,7 @@ def _guessed_of_file(path: Path) -> list[str]:
     return [by_ending[path.suffix.lower()]] if path.suffix.lower() in by_ending else []
 
 
-def _guessed_of_folder(path: Path) -> list[str]:
+def _schemes_of_folder(path: Path) -> list[str]:
     official = [edition.scheme for edition in editions_in(path)]
     if any(path.glob("*_32x32.mat")):
         official.append("svhn")
@@ -229,8 +234,8 @@ def _guessed_of_folder(path: Path) -> list[str]:
 # --- Reading ----------------------------------------------------------------------------------
 
 
-def _official(read: Callable[[Path, Split], ImageSet]) -> Callable[[Request], ImageSet]:
-    """Return how to read a data set that comes in two official splits."""
+def _by_split(read: Callable[[Path, SplitName], ImageSet]) -> Callable[[Request], ImageSet]:
+    """Return a function that reads the requested split of a data set; train is the default."""
 
     def read_split(request: Request) -> ImageSet:
         return read(request.path, request.split or "train")
@@ -243,13 +248,8 @@ def _read_arrays(request: Request) -> ImageSet:
 
 
 def _read_fashion(request: Request) -> ImageSet:
-    from oddone.data.fashion import read_fashion  # noqa: PLC0415, unpacks its file
+    from oddone.data.fashion import read_fashion  # noqa: PLC0415, rarely needed
 
-    if request.place not in ("", "known", "unseen"):
-        raise DataError(
-            f"unknown part {request.place!r} of fashion; "
-            f"write fashion, fashion:known or fashion:unseen"
-        )
     return read_fashion(request.place, request.split or "train")
 
 
@@ -304,25 +304,25 @@ SCHEMES = {
         "an OpenOOD list of `path label` lines, relative to ROOT or to the list's folder",
     ),
     "cifar10": Scheme(
-        _official(read_cifar10),
+        _by_split(read_cifar10),
         "cifar10:PATH[#test]",
         "CIFAR-10, the official Python files: folder or .tar.gz",
         has_splits=True,
     ),
     "cifar100": Scheme(
-        _official(read_cifar100),
+        _by_split(read_cifar100),
         "cifar100:PATH[#test]",
         "CIFAR-100 with fine labels, the official Python files: folder or .tar.gz",
         has_splits=True,
     ),
     "svhn": Scheme(
-        _official(read_svhn),
+        _by_split(read_svhn),
         "svhn:PATH[#test]",
         "SVHN's cropped digits: the folder of train_32x32.mat and test_32x32.mat, or one of them",
         has_splits=True,
     ),
     "idx": Scheme(
-        _official(read_idx),
+        _by_split(read_idx),
         "idx:PATH[#test]",
         "MNIST-style idx files, plain or .gz: their folder, or an images file",
         has_splits=True,

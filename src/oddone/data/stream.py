@@ -1,4 +1,4 @@
-"""Pictures one after the other, each seen once: what is judged need not fit into memory."""
+"""Read images one after the other, each once, so that they need not fit into memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from oddone.data.arrays import resized
-from oddone.data.cache import attempted
-from oddone.data.decode import in_parallel, without_warnings
-from oddone.data.folder import pictures_below, status_of
-from oddone.data.image_set import ImageSet
+from oddone.data.arrays import resize_images
+from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
+from oddone.data.folder import pictures_below, stat_or_reason
+from oddone.data.image_set import ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
     SCHEMES,
@@ -26,15 +25,15 @@ from oddone.errors import SettingsError
 from oddone.progress import Progress
 
 Source = ImageSet | str | Path | Sequence[str | Path]
-"""Images, a notation or path, or several of these."""
+"""Images, a notation or path, or several notations and paths."""
 
-IN_FILES = ("folder", "flat", "imglist")
-"""The schemes that name a file for each picture."""
-ARRAYS_AT_ONCE = 256  # images of an array that are resized at a time
+FILE_SCHEMES = ("folder", "flat", "imglist")
+"""The schemes in which every image is a file of its own."""
+IMAGES_AT_ONCE = 256  # images of an array that are copied and resized at a time
 
 
-class Picture(NamedTuple):
-    """A picture, or why there is none."""
+class StreamedImage(NamedTuple):
+    """An image from a stream, or, if its file cannot be read, the reason why not."""
 
     path: str
     image: UInt8[np.ndarray, "3 size size"] | None
@@ -47,34 +46,42 @@ def stream(
     size: int,
     indices: Int[np.ndarray, " some"] | None = None,
     progress: Progress | None = None,
-) -> Iterator[Picture]:
-    """Return the pictures of the source in order, resized, read as they are asked for.
+) -> Iterator[StreamedImage]:
+    """Return the images of the source in order, resized, and read only when they are asked for.
 
-    A folder gives all pictures below it, whatever its classes; a file that is no data set is
-    taken for a picture. What cannot be read comes in its place, with the reason. That all paths
-    exist is seen to at once.
+    A folder gives all pictures below it, whatever its classes. A file that is no data set is
+    read as a picture. A file that cannot be read has its place in the order too, with the
+    reason. That all paths exist is checked at once.
+
+    Of an `ImageSet`, `indices` chooses some images, in the order of the indices. They are copied a
+    few at a time, so a memory-mapped set stays on disk.
     """
     check_size(size)
     if isinstance(source, ImageSet):
-        return _of_images(source, size, indices, progress)
+        if indices is not None:
+            check_indices(indices, source)
+        return _stream_images(source, size, indices, progress)
     if indices is not None:
-        raise SettingsError("indices choose images of an ImageSet; load the source first")
+        raise SettingsError(
+            "indices choose among the images of an ImageSet; load the source first, or leave "
+            "indices out"
+        )
     sources = [source] if isinstance(source, str | Path) else source
     parts: list[Request | list[str]] = []
-    for request in [parse(str(each), _guess) for each in sources]:
-        if request.scheme not in IN_FILES:
+    for request in [parse(str(each), _guess_scheme) for each in sources]:
+        if request.scheme not in FILE_SCHEMES:
             parts.append(request)
         elif parts and isinstance(parts[-1], list):
             parts[-1] += _paths(request)  # many single files are decoded together
         else:
             parts.append(_paths(request))
-    return _of_parts(parts, size, progress)
+    return _stream_parts(parts, size, progress)
 
 
-def _guess(path: Path) -> str:
-    """Return the scheme of a data set, and "flat" for any folder or file besides."""
-    in_files = set(possible_schemes(path)) <= {"folder", "flat"}
-    return "flat" if in_files else guess_scheme(path)
+def _guess_scheme(path: Path) -> str:
+    """Return the scheme of a data set, and "flat" for every other folder or file."""
+    is_data_set = not set(possible_schemes(path)) <= {"folder", "flat"}
+    return guess_scheme(path) if is_data_set else "flat"
 
 
 def _paths(request: Request) -> list[str]:
@@ -84,41 +91,44 @@ def _paths(request: Request) -> list[str]:
     return pictures_below(request.path) if request.path.is_dir() else [str(request.path)]
 
 
-def _of_parts(
+def _stream_parts(
     parts: Sequence[Request | list[str]], size: int, progress: Progress | None
-) -> Iterator[Picture]:
+) -> Iterator[StreamedImage]:
     for part in parts:
         if isinstance(part, list):
-            yield from _of_files(part, size, progress)
+            yield from _stream_files(part, size, progress)
         else:
-            yield from _of_images(SCHEMES[part.scheme].read(part), size, None, progress)
+            yield from _stream_images(SCHEMES[part.scheme].read(part), size, None, progress)
 
 
-def _of_files(paths: Sequence[str], size: int, progress: Progress | None) -> Iterator[Picture]:
-    def attempt(path: str) -> Picture:
-        status = status_of(Path(path))
-        result = status if isinstance(status, str) else attempted(Path(path), size)
+def _stream_files(
+    paths: Sequence[str], size: int, progress: Progress | None
+) -> Iterator[StreamedImage]:
+    def read(path: str) -> StreamedImage:
+        status = stat_or_reason(Path(path))
+        result = status if isinstance(status, str) else decode_or_reason(Path(path), size)
         if isinstance(result, str):
-            return Picture(path, None, result)
-        return Picture(path, result, None)
+            return StreamedImage(path, None, result)
+        return StreamedImage(path, result, None)
 
     with without_warnings():
-        yield from in_parallel(attempt, paths, progress, "images")
+        yield from in_parallel(read, paths, progress, "images")
 
 
-def _of_images(
+def _stream_images(
     native: ImageSet,
     size: int,
     indices: Int[np.ndarray, " some"] | None,
     progress: Progress | None,
-) -> Iterator[Picture]:
-    chosen = np.arange(len(native)) if indices is None else indices
-    for start in range(0, len(chosen), ARRAYS_AT_ONCE):
-        some = chosen[start : start + ARRAYS_AT_ONCE]
-        paths = [native.paths[index] for index in some]
-        images, labels = native.images[some], native.labels[some]
-        part = resized(replace(native, images=images, labels=labels, paths=paths), size)
-        for path, image in zip(paths, part.images, strict=True):
-            yield Picture(path, image, None)
+) -> Iterator[StreamedImage]:
+    total = len(native) if indices is None else len(indices)
+    for start in range(0, total, IMAGES_AT_ONCE):
+        stop = min(start + IMAGES_AT_ONCE, total)
+        some = slice(start, stop) if indices is None else indices[start:stop]
+        numbers = range(start, stop) if indices is None else indices[start:stop].tolist()
+        paths = [native.paths[number] for number in numbers]
+        batch = replace(native, images=native.images[some], labels=native.labels[some], paths=paths)
+        for path, image in zip(paths, resize_images(batch, size).images, strict=True):
+            yield StreamedImage(path, image, None)
         if progress is not None:
-            progress(start + len(paths), len(chosen), "images")
+            progress(stop, total, "images")

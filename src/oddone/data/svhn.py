@@ -2,17 +2,16 @@
 
 import zlib
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from oddone.data.arrays import image_set
-from oddone.data.image_set import ImageSet
+from oddone.data.image_set import ImageSet, SplitName
 from oddone.errors import DataError
 
 
-def read_svhn(path: Path, split: Literal["train", "test"] = "train") -> ImageSet:
-    """Return the digits from the folder of the .mat files, or from one of them, split or not."""
+def read_svhn(path: Path, split: SplitName = "train") -> ImageSet:
+    """Return a split of the folder with the two .mat files, or all images of one .mat file."""
     if path.is_file():
         return _read(path, f"svhn:{path}")
     file = path / f"{split}_32x32.mat"
@@ -27,11 +26,11 @@ def read_svhn(path: Path, split: Literal["train", "test"] = "train") -> ImageSet
 
 
 def _read(file: Path, name: str) -> ImageSet:
-    import scipy.io  # noqa: PLC0415, slow and rarely needed
+    import scipy.io  # noqa: PLC0415, a slow import that is rarely needed
 
     try:
         held = scipy.io.loadmat(file, variable_names=["X", "y"])
-    # A file cut short or of another kind; HDF5, which newer Matlab writes, is not implemented.
+    # A truncated file, or one of another kind; scipy does not read the HDF5 of newer Matlab.
     except (
         OSError,
         ValueError,
@@ -58,6 +57,6 @@ def _read(file: Path, name: str) -> ImageSet:
         )
     if not np.isin(labels, range(11)).all():
         raise DataError(f"y of {file} holds other labels than 1 to 10; get it from its authors")
-    digits = labels.astype(np.int64) % 10  # the files call the digit 0 ten
-    first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
-    return image_set(first, digits, tuple("0123456789"), name)
+    digits = labels.astype(np.int64) % 10  # in the files, the label of the digit 0 is 10
+    channels_first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+    return image_set(channels_first, digits, tuple("0123456789"), name)

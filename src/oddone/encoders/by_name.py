@@ -1,14 +1,13 @@
 """Encoders by name: functions from an image size to a module that turns images into features."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from oddone.encoders.resnet import Stem, resnet10, resnet18, resnet34, resnet50
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, did_you_mean
 
 LARGEST_FOR_SMALL_STEM = 64
 
@@ -31,12 +30,9 @@ ENCODERS: dict[str, Callable[[int], nn.Module]] = {
 def build_encoder(name: str, image_size: int) -> nn.Module:
     """Return a new encoder of that name, made for images of that size."""
     if name not in ENCODERS:
-        nearest = get_close_matches(name.lower(), ENCODERS, n=1, cutoff=0.5)
-        suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise SettingsError(
-            f"there is no encoder {name!r}; {suggestion}choose one of {', '.join(ENCODERS)}, "
-            f"or pass an nn.Module of your own"
-        )
+        choices = f"choose one of {', '.join(ENCODERS)}, or pass an nn.Module of your own"
+        hint = did_you_mean(name, ENCODERS, otherwise=choices)
+        raise SettingsError(f"there is no encoder {name!r}; {hint}")
     return ENCODERS[name](image_size)
 
 

@@ -1,7 +1,6 @@
 """Settings as TOML and back. An unknown key or a value of a wrong type is an error with a hint."""
 
 import dataclasses
-import difflib
 import reprlib
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tomli_w
 
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, closest_match
 from oddone.training.settings import TrainSettings
 
 Settings = TypeVar("Settings")
@@ -63,8 +62,8 @@ def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = ""
     for key, value in tables.items():
         name = f"{above}{key}"
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            hint = f"did you mean {above + near[0]!r}?" if near else f"it knows {', '.join(hints)}"
+            near = closest_match(key, hints)
+            hint = f"did you mean {above + near!r}?" if near else f"it knows {', '.join(hints)}"
             raise SettingsError(f"{where}: unknown setting {name!r}; {hint}")
         if dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
             _check(hints[key], value, where=where, above=f"{name}.")

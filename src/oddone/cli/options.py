@@ -1,0 +1,41 @@
+"""Options that several commands share, and how they are parsed."""
+
+from cyclopts import App, ArgumentCollection, Parameter
+
+from oddone.cli.terminal import printable
+from oddone.errors import SettingsError
+
+REPEATED = Parameter(negative=(), show_default=False)
+"""Marks an option that may be given several times."""
+
+
+def sources_by_name(oods: tuple[str, ...]) -> dict[str, str]:
+    """Return the source of each `--ood NAME=SOURCE` by its name; without NAME, it is the source."""
+    sources: dict[str, str] = {}
+    for text in oods:
+        name, source = text.split("=", maxsplit=1) if "=" in text else (text, text)
+        if not name or not source:
+            raise SettingsError(f"--ood {text}: write NAME=SOURCE, such as svhn=svhn:PATH#test")
+        name = printable(name)
+        if name in sources:
+            raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
+        sources[name] = source
+    return sources
+
+
+def check_whole_numbers(
+    _app: App, _commands: tuple[str, ...], arguments: ArgumentCollection
+) -> None:
+    """Raise a SettingsError where an option takes an integer and gets 2.5.
+
+    Cyclopts alone would round it down. It calls this function with the parsed command line.
+    """
+    for argument in arguments:
+        if argument.hint not in (int, int | None):
+            continue
+        for token in argument.tokens:
+            whole, point, rest = token.value.partition(".")
+            if point and rest.isdecimal() and int(rest) > 0:
+                raise SettingsError(
+                    f"{argument.name} {token.value}: choose a whole number, such as {whole or 1}"
+                )

@@ -1,0 +1,47 @@
+"""The file of `--out`: checked before the long work, and written whole or not at all."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from oddone.errors import SettingsError
+from oddone.files import write_atomic
+
+
+def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
+    """Raise a SettingsError if the file cannot be written there, or does not end as it should."""
+    if endings and out.suffix.lower() not in endings:
+        *others, last = endings
+        wanted = f"{', '.join(others)} or {last}" if others else last
+        raise SettingsError(f"--out {out}: let the name end in {wanted}")
+    if out.is_dir() or not out.parent.is_dir():
+        raise SettingsError(f"--out {out}: name a file in a folder that exists")
+
+
+def write_out_file(out: Path, content: bytes) -> None:
+    """Write the whole file; a full disk, for example, is a SettingsError."""
+    with os_errors_explained(out):
+        write_atomic(out, content)
+
+
+@contextmanager
+def out_file_in_parts(out: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file to write to; once it is complete, it becomes `out`."""
+    part = out.with_name(f"{out.name}.part")
+    with os_errors_explained(out):
+        try:
+            yield part
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def os_errors_explained(out: Path) -> Iterator[None]:
+    """Turn an OSError while `out` is written into a SettingsError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{out} cannot be written: {error.strerror or error}; choose another place with --out"
+        ) from error

@@ -1,0 +1,61 @@
+"""The file of `--out`, for every command that writes one."""
+
+from pathlib import Path
+
+import pytest
+
+from oddone.cli.out_file import check_out_file, out_file_in_parts, write_out_file
+from oddone.errors import SettingsError
+
+
+def test_a_new_file_in_a_folder_passes(tmp_path: Path) -> None:
+    check_out_file(tmp_path / "result.json")
+    check_out_file(tmp_path / "result.JSON", (".json", ".csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "endings", "message"),
+    [
+        ("page.txt", (".html",), "page.txt: let the name end in .html"),
+        ("page.txt", (".json", ".csv"), "let the name end in .json or .csv"),
+        ("page", (".csv", ".jsonl", ".parquet"), "end in .csv, .jsonl or .parquet"),
+        (".", (), "name a file in a folder that exists"),
+        ("nowhere/page.html", (), "nowhere/page.html: name a file in a folder that exists"),
+    ],
+)
+def test_what_cannot_be_written_is_an_error_before_the_work(
+    tmp_path: Path, name: str, endings: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        check_out_file(tmp_path / name, endings)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere" / "page.html"
+    with pytest.raises(SettingsError, match=r"page.html cannot be written: No such file .* --out"):
+        write_out_file(missing, b"page")
+
+
+def test_a_file_in_parts_takes_its_name_when_it_is_complete(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    out.write_text("before")
+    with out_file_in_parts(out) as part:
+        part.write_text("after")
+        assert out.read_text() == "before"
+    assert out.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_file_in_parts_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    out.write_text("before")
+
+    def write_half() -> None:
+        with out_file_in_parts(out) as part:
+            part.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert out.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [out]
