@@ -47,7 +47,7 @@ def test_a_fresh_run_explains_itself(tmp_path: Path, environment: dict[str, str]
     assert re.search(r"done: 3 steps in .* minutes, loss .* -> ", done.stdout)
     settings = tomllib.loads((run / "settings.toml").read_text())
     assert settings["steps"] == 3
-    assert settings["batch"] == {"images": 8, "poses_per_image": 1, "halves": True}
+    assert settings["batch"] == {"images": 8, "poses_per_image": 1, "two_threads": True}
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["command"][:3] == ["oddone", "train", "fashion:known"]
     assert provenance["data"]["images"] == 4800
@@ -134,7 +134,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         (["fashion", "--out", "RUN", "--loss.alhpa", "1"], "Did you mean --loss.alpha?"),
         (["fashion", "--out", "RUN", "--loss.alpha", "9"], "alpha=9.0: choose it above 0"),
         (["fashion", "--out", "RUN", "--steps", "1", "--epochs", "1"], "set exactly one"),
-        (["fashion", "--out", "RUN", "--model.encoder", "resnet43"], "resnet34"),
+        (["fashion", "--out", "RUN", "--model.encoder-name", "resnet43"], "resnet34"),
         (["fasion", "--out", "RUN"], "fashion"),
         (["--resume", "RUN"], "is not the directory of a run"),
         (["fashion", "--resume", "RUN"], "--resume goes on as the run began"),

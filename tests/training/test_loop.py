@@ -32,7 +32,9 @@ def test_every_objective_trains_with_every_use_of_rotations(
     assert outcome.finished
     assert [line["step"] for line in run.history()] == [1, 2]
     trained = load_network(run.encoder_path)
-    assert trained.settings == settings
+    assert (trained.model, trained.rotations) == (settings.model, settings.rotations)
+    has_classifier = objective in {"cross-entropy", "joint"}
+    assert (trained.network.classifier is not None) == has_classifier
     assert trained.classes == ("class 0", "class 1", "class 2")
     assert trained.image_size == 16
     assert not trained.network.training
@@ -86,11 +88,11 @@ def test_halves_come_to_the_same_weights_on_one_thread_and_on_two(tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("halves", [True, False])
+@pytest.mark.parametrize("two_threads", [True, False])
 def test_killed_at_random_moments_and_resumed_equals_never_killed(
-    tmp_path: Path, *, halves: bool
+    tmp_path: Path, *, two_threads: bool
 ) -> None:
-    batch = replace(tiny_settings().batch, halves=halves)
+    batch = replace(tiny_settings().batch, two_threads=two_threads)
     settings = tiny_settings(steps=40, batch=batch)
     whole, killed = begun(tmp_path / "whole", settings), begun(tmp_path / "killed", settings)
     train_network(tiny_source(), settings, whole)
@@ -113,7 +115,7 @@ def test_killed_at_random_moments_and_resumed_equals_never_killed(
     command = [sys.executable, "-c", script, str(killed.path), folder, threads]
     generator = np.random.default_rng(0)
     kills = 0
-    while not killed.encoder.exists():
+    while not killed.encoder_path.exists():
         process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603
         assert process.stdout is not None
         process.stdout.readline()
@@ -238,8 +240,8 @@ def test_a_history_line_cut_short_is_left_out(tmp_path: Path) -> None:
     assert [line["step"] for line in run.history()] == [1]
 
 
-def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
-    def body() -> torch.nn.Module:
+def test_an_encoder_of_the_users_own_is_trained(tmp_path: Path) -> None:
+    def own_encoder() -> torch.nn.Module:
         torch.manual_seed(0)
         return torch.nn.Sequential(
             torch.nn.Conv2d(3, 5, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
@@ -247,14 +249,14 @@ def test_a_body_of_the_users_own_is_trained(tmp_path: Path) -> None:
 
     settings = tiny_settings(steps=2)
     run = begun(tmp_path / "run", settings)
-    train_network(tiny_source(), settings, run, encoder=body())
-    trained = load_network(run.encoder_path, encoder=body())
-    assert trained.network.encoder.feature_dim == 5
-    assert not torch.equal(trained.network.encoder.body[0].weight, body()[0].weight)
+    train_network(tiny_source(), settings, run, encoder=own_encoder())
+    trained = load_network(run.encoder_path, encoder=own_encoder())
+    assert trained.network.feature_dim == 5
+    assert not torch.equal(trained.network.encoder[0].weight, own_encoder()[0].weight)
 
 
-def test_a_body_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
-    def body() -> torch.nn.Sequential:
+def test_an_encoder_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+    def own_encoder() -> torch.nn.Sequential:
         torch.manual_seed(0)
         one, other = torch.nn.Linear(48, 48), torch.nn.Linear(48, 48)
         other.weight = one.weight
@@ -264,11 +266,11 @@ def test_a_body_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path)
 
     settings = tiny_settings(steps=4)
     whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
-    train_network(tiny_source(), settings, whole, encoder=body())
-    train_until(2, tiny_source(), parts, encoder=body())
-    assert train_network(tiny_source(), settings, parts, encoder=body()).finished
+    train_network(tiny_source(), settings, whole, encoder=own_encoder())
+    train_until(2, tiny_source(), parts, encoder=own_encoder())
+    assert train_network(tiny_source(), settings, parts, encoder=own_encoder()).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
-    loaded = load_network(whole.encoder, encoder=body()).network.encoder.body
+    loaded = load_network(whole.encoder_path, encoder=own_encoder()).network.encoder
     assert loaded[2].weight is loaded[4].weight
-    assert not torch.equal(loaded[2].weight, body()[2].weight)
+    assert not torch.equal(loaded[2].weight, own_encoder()[2].weight)

@@ -36,7 +36,7 @@ def encoded_rows(settings: TrainSettings) -> tuple[Network, Encoded, Rows]:
     generator = torch.Generator().manual_seed(0)
     network = initial_network(tiny_source(), settings)
     encoded = Encoded(
-        torch.randn(ROWS, network.encoder.feature_dim, generator=generator),
+        torch.randn(ROWS, network.feature_dim, generator=generator),
         torch.randn(ROWS, 8, generator=generator),
     )
     rows = Rows(

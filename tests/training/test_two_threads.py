@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from oddone.encoders import Encoded, Network, build_encoder
+from oddone.encoders import Encoded, ModelSettings, Network, build_network
 from oddone.errors import SettingsError
 from oddone.training.two_threads import TwoThreadNetwork
 from runs import tiny_settings
@@ -18,10 +18,10 @@ def workers() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def a_network(body: str | nn.Module = "resnet10-w16") -> Network:
+def a_network(encoder: str | nn.Module = "resnet10-w16") -> Network:
     torch.manual_seed(0)
-    encoder = build_encoder(body, image_size=16, head_hidden=16, head_dim=8)
-    return Network(encoder, 3, tiny_settings(objective="joint")).train()
+    model = ModelSettings(head_hidden=16, head_dim=8)
+    return build_network(encoder, model, 16, n_classes=3, predict_poses=True).train()
 
 
 def images(rows: int = 12) -> Tensor:
@@ -68,8 +68,8 @@ def test_the_halves_are_those_of_two_passes_one_after_the_other(
 
 
 def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) -> None:
-    body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10))
-    network, whole = a_network(body), a_network(copy.deepcopy(body))
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10))
+    network, whole = a_network(encoder), a_network(copy.deepcopy(encoder))
     whole.load_state_dict(network.state_dict())
     encoded, expected = (
         TwoThreadNetwork(network, encode, workers)(*images().chunk(2)),
@@ -84,36 +84,36 @@ def test_without_batch_norm_halves_are_the_whole(workers: ThreadPoolExecutor) ->
 
 def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    halves = TwoThreadNetwork(network, encode, workers)
+    both = TwoThreadNetwork(network, encode, workers)
     alone = [copy.deepcopy(network) for _ in range(2)]
-    some_loss(halves(*images().chunk(2))).backward()
+    some_loss(both(*images().chunk(2))).backward()
     for one, part in zip(alone, images().chunk(2), strict=True):
         one(part)
     for name, found in network.named_buffers():
         if found.is_floating_point():
             both = [dict(one.named_buffers())[name] for one in alone]
-            torch.testing.assert_close(found, torch.stack(both).mean(dim=0))
-            assert not torch.equal(both[0], both[1])
-    for mine, other in zip(*(one.buffers() for one in halves.networks), strict=True):
+            torch.testing.assert_close(found, torch.stack(parts).mean(dim=0))
+            assert not torch.equal(parts[0], parts[1])
+    for mine, other in zip(*(one.buffers() for one in both.networks), strict=True):
         assert not mine.is_floating_point() or torch.equal(mine, other)
 
 
 def test_both_halves_see_weights_change(workers: ThreadPoolExecutor) -> None:
     network = a_network()
-    halves = TwoThreadNetwork(network, encode, workers)
-    before = halves(*images().chunk(2)).embeddings
+    both = TwoThreadNetwork(network, encode, workers)
+    before = both(*images().chunk(2)).embeddings
     with torch.no_grad():
         for weight in network.parameters():
             weight.mul_(1.1)
-    changed = (halves(*images().chunk(2)).embeddings - before).abs().amax(dim=1)
+    changed = (both(*images().chunk(2)).embeddings - before).abs().amax(dim=1)
     assert (changed > 0).all()
 
 
 def test_what_the_loss_does_not_use_gets_no_gradient(workers: ThreadPoolExecutor) -> None:
     network = a_network()
     TwoThreadNetwork(network, encode, workers)(*images().chunk(2)).features.sum().backward()
-    assert all(weight.grad is None for weight in network.encoder.head.parameters())
-    assert all(weight.grad is not None for weight in network.encoder.body.parameters())
+    assert all(weight.grad is None for weight in network.head.parameters())
+    assert all(weight.grad is not None for weight in network.encoder.parameters())
 
 
 def test_an_error_in_a_half_is_raised(workers: ThreadPoolExecutor) -> None:
@@ -124,6 +124,6 @@ def test_an_error_in_a_half_is_raised(workers: ThreadPoolExecutor) -> None:
         TwoThreadNetwork(a_network(), broken, workers)(*images().chunk(2))
 
 
-def test_halves_are_not_compiled() -> None:
-    with pytest.raises(SettingsError, match=r"compile and batch\.halves cannot go together"):
+def test_a_compiled_network_has_one_thread() -> None:
+    with pytest.raises(SettingsError, match=r"compile and batch\.two_threads cannot go together"):
         tiny_settings(compile=True)

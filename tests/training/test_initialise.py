@@ -31,9 +31,10 @@ def test_the_encoder_starts_from_the_other_and_the_classifiers_are_new(
 ) -> None:
     source = tiny_source(classes=5)
     network, fresh = (initial_network(source, tuned(), start=start) for start in (pretrained, None))
-    theirs, ours = pretrained.network.encoder.state_dict(), network.encoder.state_dict()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    for part in ("encoder", "head"):
+        theirs, ours = (getattr(n, part).state_dict() for n in (pretrained.network, network))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert network.classifier is not None
     assert fresh.classifier is not None
     assert torch.equal(network.classifier.weight, fresh.classifier.weight)
@@ -51,7 +52,7 @@ def test_fine_tuning_leaves_the_network_it_starts_from_as_it_was(
     after = pretrained.network.encoder.state_dict()
     assert all(torch.equal(after[name], before[name]) for name in before)
     moved = load_network(run.encoder_path).network.encoder.state_dict()
-    assert not torch.equal(moved["body.stem.0.weight"], before["body.stem.0.weight"])
+    assert not torch.equal(moved["stem.0.weight"], before["stem.0.weight"])
 
 
 @pytest.mark.parametrize("stop_after", [1, 3])
@@ -95,9 +96,12 @@ def test_a_run_from_random_weights_keeps_no_checkpoint_of_them(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"head_dim": 9}, r"16 and 8 and .* 16 and 9 \(2 weights differ, such as 'head.2.bias'\)"),
         (
-            {"encoder": "resnet10-w32"},
+            {"head_dim": 9},
+            r"16 and 8 and .* 16 and 9 \(2 weights of the head differ, such as '2.bias'\)",
+        ),
+        (
+            {"encoder_name": "resnet10-w32"},
             "start from is resnet10-w16 .* and this run trains resnet10-w32 .*choose the same",
         ),
     ],
@@ -121,17 +125,19 @@ def test_another_image_size_is_refused(tmp_path: Path, pretrained: TrainedNetwor
         )
 
 
-def test_a_body_of_the_users_own_can_be_fine_tuned(tmp_path: Path) -> None:
-    def body() -> torch.nn.Module:
+def test_an_encoder_of_the_users_own_can_be_fine_tuned(tmp_path: Path) -> None:
+    def own_encoder() -> torch.nn.Module:
         return torch.nn.Sequential(
             torch.nn.Conv2d(3, 5, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
         )
 
     settings = tuned()
     source = tiny_source()
-    network = initial_network(source, settings, body())
-    start = TrainedNetwork(network, settings, source.classes, 16, source.fingerprint)
-    ours = initial_network(source, settings, body(), start=start)
-    assert torch.equal(ours.encoder.body[0].weight, network.encoder.body[0].weight)
-    with pytest.raises(SettingsError, match="choose the same model.encoder \\(or body\\)"):
+    network = initial_network(source, settings, encoder=own_encoder())
+    start = TrainedNetwork(
+        network, settings.model, settings.rotations, source.classes, 16, source.fingerprint
+    )
+    ours = initial_network(source, settings, encoder=own_encoder(), start=start)
+    assert torch.equal(ours.encoder[0].weight, network.encoder[0].weight)
+    with pytest.raises(SettingsError, match="choose the same model.encoder_name \\(or encoder\\)"):
         train_network(source, settings, begun(tmp_path / "run", settings), start=start)

@@ -24,7 +24,7 @@ def test_every_preset_survives_its_file(preset: object, tmp_path: Path) -> None:
 
 def test_the_paper_is_as_printed() -> None:
     settings = paper()
-    assert settings.model.encoder == "resnet34"
+    assert settings.model.encoder_name == "resnet34"
     assert (settings.model.head_hidden, settings.model.head_dim) == (2048, 128)
     assert (settings.batch.images, settings.batch.poses_per_image) == (256, 4)
     assert settings.optimiser.learning_rate == pytest.approx(0.3 * 1024 / 256)
@@ -62,7 +62,7 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
         ("steps = 7\n[loss]\nalhpa = 1.0\n", "'loss.alhpa'; did you mean 'loss.alpha'?"),
         ("steps = \n", "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
-        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, halves"),
+        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, two_threads"),
     ],
 )
 def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, message: str) -> None:
@@ -88,14 +88,14 @@ def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, mess
         ("[[loss]]", "loss=[{}]: choose a table"),
         ("batch = 3", "batch=3: choose a table"),
         ("[batch]\nimages = 2.5", "batch.images=2.5: choose a whole number"),
-        ("[batch]\nhalves = 1", "batch.two_threads=1: choose true or false"),
+        ("[batch]\ntwo_threads = 1", "batch.two_threads=1: choose true or false"),
         ("[batch]\nposes_per_image = true", "batch.poses_per_image=True: choose 1 or 4"),
         ("[batch]\nposes_per_image = 4.0", "batch.poses_per_image=4.0: choose 1 or 4"),
         ('[loss]\ntemperature = "hot"', "loss.temperature='hot': choose a number"),
         ("[augment]\ncrop_scale = 3", "augment.crop_scale=3: choose a list of 2 numbers"),
         ("[augment]\ncrop_scale = [1]", "augment.crop_scale=[1]: choose a list of 2 numbers"),
         ("[augment]\ncrop_scale = [0.1, '1']", "crop_scale=[0.1, '1']: choose a list of 2"),
-        ("[model]\nencoder = 34", "model.encoder=34: choose a string"),
+        ("[model]\nencoder_name = 34", "model.encoder_name=34: choose a string"),
         ('[model]\nimage_size = "32"', "model.image_size='32': choose a whole number"),
     ],
 )
