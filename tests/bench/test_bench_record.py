@@ -28,11 +28,11 @@ def test_a_record_says_how_it_came_about(toys: Toys) -> None:
     assert record.data["oods"]["svhn"] == {"images": 12, "of": 12, "fingerprint": "tiny2"}
     assert record.machine["threads"] >= 1
     assert set(record.versions) == {"python", "oddone", "torch", "numpy", "scikit-learn"}
-    by_key = {model.key: model for model in record.recipes}
-    fine_tuned = next(model for model in record.recipes if model.name == "SimCLR, fine-tuned")
+    by_key = {model.key: model for model in record.models}
+    fine_tuned = next(model for model in record.models if model.name == "SimCLR, fine-tuned")
     assert by_key[fine_tuned.start or ""].name == "SimCLR"
-    assert {model.steps for model in record.recipes} == {2}
-    assert record.minutes == pytest.approx(sum(model.minutes for model in record.recipes))
+    assert {model.steps for model in record.models} == {2}
+    assert record.minutes == pytest.approx(sum(model.minutes for model in record.models))
 
 
 def test_the_paper_is_compared_with_only_where_cifar10_was_learned(toys: Toys) -> None:

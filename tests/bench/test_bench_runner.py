@@ -67,7 +67,7 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(stopping.trained) == 3
     assert going_on.trained[0] == stopping.trained[-1]
     assert len(going_on.trained) == 2
-    assert [model.steps for model in filled.recipes] == [2] * 4
+    assert [model.steps for model in filled.models] == [2] * 4
 
 
 def test_a_folder_that_a_crash_left_half_made_is_made_anew(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_seeds_train_networks_of_their_own(tmp_path: Path) -> None:
     train = Counting()
     filled = toy_bench(tmp_path, train).fill(of_rows(TABLES["openood"], "MSP", "Energy"), seeds=2)
     assert len(train.trained) == 2
-    assert [model.settings["seed"] for model in filled.recipes] == [0, 1]
+    assert [model.settings["seed"] for model in filled.models] == [0, 1]
     first, second = filled.rows[1].results
     assert first != second
 

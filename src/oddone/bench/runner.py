@@ -98,7 +98,7 @@ class Bench:
 
     def run_of(self, wanted: Plan) -> RunDirectory:
         """Return the directory of a network, in which it may not be finished yet."""
-        return RunDirectory(self.folder / "recipes" / self.key(wanted))
+        return RunDirectory(self.folder / "models" / self.key(wanted))
 
     def _possible(self, table: Table) -> tuple[list[Row], tuple[str, ...]]:
         """Return the rows that can be filled, and what is left out."""
