@@ -59,6 +59,8 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
         ("step = 7\n", "unknown setting 'step'; did you mean 'steps'?"),
         ("steps = 7\n[loss]\nalhpa = 1.0\n", "'loss.alhpa'; did you mean 'loss.alpha'?"),
         ("steps = \n", "is not TOML"),
+        ("steps = 1" + "0" * 5000, "is not TOML"),
+        ("steps = " + "[" * 5000, "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
         ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, halves"),
     ],

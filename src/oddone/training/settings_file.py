@@ -39,7 +39,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
     _check(TrainSettings, tables, where=str(path))
     return tables
