@@ -3,7 +3,9 @@
 import json
 import os
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -31,6 +33,18 @@ def write_atomic(path: Path, content: bytes) -> None:
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, indented for people."""
     write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def write_dated_json(folder: Path, name: str, content: Mapping[str, Any]) -> Path:
+    """Write a JSON file whose content has a "date", put that into its name, and return its path.
+
+    In the order of their names, such files are in the order of their dates.
+    """
+    date = datetime.fromisoformat(content["date"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{date:%Y-%m-%d-%H%M%S}-{name}.json"
+    write_json(path, content)
+    return path
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:

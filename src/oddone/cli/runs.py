@@ -1,13 +1,11 @@
 """A run at the command line: where it comes from, how it is watched, and its detector."""
 
 import hashlib
-import platform
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from oddone.cli.terminal import bar, show_warnings
 from oddone.data import ImageSet
 from oddone.detector import Detector, detector_of_run
 from oddone.device import keep_freed_memory
+from oddone.provenance import machine, now, versions
 from oddone.training import Outcome, Report, RunDirectory, TrainedNetwork, TrainSettings, train
 
 
@@ -31,14 +30,12 @@ def provenance_of(
     source: str, images: ImageSet, settings: TrainSettings, *, strict: bool
 ) -> dict[str, Any]:
     """Return what one would want to know to repeat a run."""
-    packages = ("oddone", "torch", "numpy", "pillow", "safetensors")
     return {
         "command": ["oddone", *sys.argv[1:]],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "seed": settings.seed,
-        "versions": {"python": platform.python_version()}
-        | {package: version(package) for package in packages},
-        "platform": platform.platform(),
+        "versions": versions("numpy", "pillow", "safetensors"),
+        "machine": asdict(machine()),
         "data": described(source, images, size=settings.model.image_size, strict=strict),
     }
 
