@@ -2,11 +2,13 @@
 
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_type_hints
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
@@ -51,6 +53,21 @@ class TensorFile:
         header = json.loads(content[8:end]).get("__metadata__") or {}
         return TensorFile(path, header, tensors)
 
+    def header_as(self, kind: type[Kind]) -> Kind:
+        """Return the header as a dataclass, whose fields are the entries that a file must have.
+
+        An entry that is missing has the default of its field; further entries are left alone.
+        """
+        entries = {
+            name: self._entry_of_type(name, hint)
+            for name, hint in get_type_hints(kind, include_extras=True).items()
+            if name in self.header
+        }
+        try:
+            return msgspec.convert(entries, kind)
+        except msgspec.ValidationError as error:
+            raise self.inconsistent(f"its header is wrong: {error}") from error
+
     def entry(self, name: str, kind: type[Kind]) -> Kind:
         """Return an entry of the header."""
         try:
@@ -67,6 +84,18 @@ class TensorFile:
         if not all(isinstance(text, str) for text in entry):
             raise self.inconsistent(f"{name} holds more than strings")
         return tuple(entry)
+
+    def _entry_of_type(self, name: str, hint: Any) -> Any:
+        """Return an entry of the header, which can be made a value of this type."""
+        try:
+            # msgspec's own parser refuses what Python writes for a file name that is not UTF-8.
+            entry = json.loads(self.header[name])
+            msgspec.convert(entry, hint)
+        except msgspec.ValidationError as error:
+            raise self.inconsistent(f"{name} is {reprlib.repr(entry)}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise self.inconsistent(f"{name} is no JSON") from error
+        return entry
 
     def tensor(self, name: str, dtype: torch.dtype, *shape: int | None) -> Tensor:
         """Return a tensor of this dtype and shape, in which None stands for any size."""
