@@ -191,13 +191,13 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
         "accuracy": evaluation.accuracy,
         "false_alarms": evaluation.false_alarms,
         "oods": {
-            name: {"images": ood.images, "caught": ood.detected, **ood.metrics._asdict()}
+            name: {"images": ood.images, "detected": ood.detected, **ood.metrics._asdict()}
             for name, ood in evaluation.oods.items()
         },
-        "groups": {
+        "averages": {
             name: {
                 "members": list(group.members),
-                "caught": group.detected,
+                "detected": group.detected,
                 **group.metrics._asdict(),
             }
             for name, group in evaluation.groups.items()

@@ -11,7 +11,7 @@ from typing import Any
 
 from oddone.baselines import Judged
 from oddone.bench.recipes import Plan, Scale, plan
-from oddone.bench.record import Filled, ModelRecord, RowRecord
+from oddone.bench.record import Filled, NetworkRecord, ResultRecord, RowRecord
 from oddone.bench.scoring import How, judge_all
 from oddone.bench.sets import TEST, Sets
 from oddone.bench.tables import OOD_NAMES, Row, Table
@@ -20,7 +20,6 @@ from oddone.errors import DataError, SettingsError
 from oddone.evaluation import (
     Evaluation,
     accuracy_where_labelled,
-    as_json,
     as_openood_csv,
     evaluate_scores,
     labels_by_name,
@@ -67,12 +66,12 @@ class Bench:
             for row in rows
         }
         trained = self._trained(plans.values())
-        results: dict[tuple[str, ...], list[dict[str, Any]]] = {row.names: [] for row in rows}
+        results: dict[tuple[str, ...], list[ResultRecord]] = {row.names: [] for row in rows}
         for seed in range(seeds):
             verdicts = self._judged(rows, {row: plans[row.model, seed] for row in rows})
             for row in rows:
                 evaluation = self._evaluated(table, verdicts[row])
-                results[row.names].append(as_json(evaluation))
+                results[row.names].append(ResultRecord.of(evaluation))
                 if table.groups:
                     self._write_openood(table, row, seed, evaluation)
         return Filled(
@@ -131,7 +130,7 @@ class Bench:
         members = (table.groups or {}).get(group, ())
         return tuple(name for name in members if name in self.sets.oods)
 
-    def _trained(self, plans: Iterable[Plan]) -> dict[str, ModelRecord]:
+    def _trained(self, plans: Iterable[Plan]) -> dict[str, NetworkRecord]:
         """Train what has not been trained yet; return what there is then to know of each."""
         in_order: dict[str, Plan] = {}
         for wanted in plans:
@@ -159,9 +158,9 @@ class Bench:
         if not outcome.finished:
             raise Stopped
 
-    def _described(self, key: str, wanted: Plan) -> ModelRecord:
+    def _described(self, key: str, wanted: Plan) -> NetworkRecord:
         *_, last = self.run_of(wanted).history()
-        return ModelRecord(
+        return NetworkRecord(
             key,
             wanted.name,
             None if wanted.start is None else self.key(wanted.start),
