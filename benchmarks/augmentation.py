@@ -17,7 +17,7 @@ from measure import (
     print_profile,
     profile_of,
     seconds_of,
-    write_record,
+    write_measurements,
 )
 from oddone.transforms import AugmentSettings, augment
 
@@ -41,7 +41,7 @@ def main() -> None:
         comparisons += [{"rows": rows, **row} for row in compared]
     profile = profile_of(tasks["augment"], repeats=20)
     print_profile("augment", profile)
-    write_record(
+    write_measurements(
         "augmentation",
         seed=SEED,
         packages=["kornia"],

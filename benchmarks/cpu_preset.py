@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import oddone
-from measure import write_record
+from measure import write_measurements
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
@@ -62,7 +62,7 @@ def main(folder: str, ind: str, *oods: str) -> None:
             table.append({k: v if isinstance(v, str) else round(v, 4) for k, v in row.items()})
             print("  ".join(f"{key} {value}" for key, value in table[-1].items()), flush=True)
     rows, seconds = sum(line["rows"] for line in history), history[-1]["seconds"]
-    write_record(
+    write_measurements(
         "cpu_preset",
         kind="quality",
         arguments=" ".join(["DIR", without_folder(ind), *map(without_folder, oods)]),

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter, ImageOps
 
-from measure import compare, print_comparisons, seconds_of, write_record
+from measure import compare, print_comparisons, seconds_of, write_measurements
 from oddone.data import clean_cache, load
 
 SEED = 0
@@ -27,7 +27,7 @@ def main() -> None:
             compared = measure(photos, size)
             print_comparisons(compared)
             comparisons += [{"size": size, **row} for row in compared]
-    write_record(
+    write_measurements(
         "decoding",
         seed=SEED,
         packages=["pillow"],

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from measure import write_record
+from measure import write_measurements
 from oddone.cli.demo import compare
 from oddone.evaluation import as_json
 from oddone.presets import demo
@@ -29,7 +29,7 @@ def main(folder: str) -> None:
         odd = "  ".join(f"{ood} {o.metrics.auroc:.1%}" for ood, o in result.oods.items())
         print(f"{name}: accuracy {result.accuracy:.1%}  {odd}")
     print(f"{minutes:.1f} minutes in all")
-    write_record(
+    write_measurements(
         "demo",
         kind="quality",
         arguments="DIR",

@@ -10,7 +10,7 @@ from measure import (
     print_profile,
     profile_of,
     seconds_of,
-    write_record,
+    write_measurements,
 )
 from oddone.density import Gaussians, Moments
 
@@ -38,7 +38,7 @@ def main() -> None:
     gaussians = Gaussians.fit(Moments.of(embeddings, groups, GROUPS))
     measuring = distances(embeddings[:DISTANCE_ROWS], gaussians)
     print_comparisons(measuring)
-    write_record(
+    write_measurements(
         "density",
         seed=SEED,
         packages=["numpy", "scipy"],

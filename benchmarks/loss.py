@@ -16,7 +16,7 @@ from measure import (
     print_profile,
     profile_of,
     seconds_of,
-    write_record,
+    write_measurements,
 )
 from oddone.losses import MCLSettings, mcl_loss, supcon_loss
 
@@ -61,7 +61,7 @@ def main() -> None:
     memory = peak_memory()
     for name, mebibytes in memory.items():
         print(f"  {name:<44}{mebibytes:>10}")
-    write_record(
+    write_measurements(
         "loss",
         seed=SEED,
         packages=["pytorch-metric-learning"],

@@ -1,18 +1,18 @@
 """How the benchmarks measure: interleaved rounds, peak memory in fresh processes, records."""
 
-import json
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from oddone.files import write_dated_json
+from oddone.provenance import machine, now, versions
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -75,7 +75,7 @@ def peak_mebibytes(script: str, *arguments: str) -> float:
     return round(kibibytes / 1024, 1)
 
 
-def write_record(
+def write_measurements(
     name: str,
     *,
     seed: int,
@@ -84,28 +84,20 @@ def write_record(
     arguments: str = "",
     **content: object,
 ) -> None:
-    """Write what was measured, on what and with what, to one JSON file in results/.
+    """Write a record of what was measured, on what and with what, into results/.
 
     `arguments` are those of the command, with DIR for every folder of the machine.
     """
-    now = datetime.now(UTC)
     record = {
         "name": name,
         "command": f"python benchmarks/{name}.py {arguments}".strip(),
-        "date": now.isoformat(timespec="seconds"),
+        "date": now(),
         "seed": seed,
-        "machine": {
-            "system": platform.system(),
-            "processor": _processor(),
-            "threads": torch.get_num_threads(),
-        },
-        "versions": {"python": platform.python_version()}
-        | {package: version(package) for package in ("oddone", "torch", *packages)},
+        "machine": asdict(machine()),
+        "versions": versions(*packages),
         **content,
     }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{now.date().isoformat()}-{kind}-{name}.json"
-    path.write_text(json.dumps(record, indent=2) + "\n")
+    path = write_dated_json(RESULTS, f"{kind}-{name}", record)
     print(f"\nwritten to {path.relative_to(RESULTS.parent)}")
 
 
@@ -119,11 +111,3 @@ def print_comparisons(comparisons: Sequence[dict[str, Any]]) -> None:
             f"{row['peer']:<42}{row['peer_milliseconds']:>10.1f}   "
             f"{row['times_as_fast']:<14.2f}{low:.2f} to {high:.2f}"
         )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except FileNotFoundError:
-        return platform.processor()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oddone.bench import TABLES, Record, as_markdown, read_record
-from oddone.bench.record import RowRecord
+from oddone.bench.record import ImagesRecord, RowRecord
 from oddone.bench.tables import ACCURACY, OOD_NAMES, Column
 from oddone.data.cifar import CIFAR10
 
@@ -218,7 +218,7 @@ def facts(records: Sequence[Record]) -> str:
     """Return what was measured, with what, where and when."""
     said = {
         "Trained on": map(_training, records),
-        "Judged": (f"{_count(record.data['test'])} test images" for record in records),
+        "Judged": (f"{_count(record.data.test)} test images" for record in records),
         "OOD sets": map(_oods, records),
         "Networks": (record.scale_words for record in records),
         "Seeds": map(_seeds, records),
@@ -267,7 +267,7 @@ def compare(ordering: Ordering, record: Record) -> Compared:
             _paper_difference(record, better, worse, Column("auroc", "cifar100")),
         ),
         _difference(better, worse, ACCURACY) if better.numbers(ACCURACY) else None,
-        {name: _difference(better, worse, Column("auroc", name)) for name in record.data["oods"]},
+        {name: _difference(better, worse, Column("auroc", name)) for name in record.data.oods},
         SAME_NETWORK if better.model == worse.model else TWO_NETWORKS,
     )
 
@@ -364,19 +364,19 @@ def _each_once(words: Iterable[str]) -> str:
 
 
 def _training(record: Record) -> str:
-    about = record.data["training"]
-    is_cifar10 = tuple(about["classes"]) == CIFAR10.classes
-    name = "CIFAR-10" if is_cifar10 else f"{len(about['classes'])} classes"
-    return f"{about['images']:,} images of {name}"
+    training = record.data.training
+    is_cifar10 = training.classes == CIFAR10.classes
+    name = "CIFAR-10" if is_cifar10 else f"{len(training.classes)} classes"
+    return f"{training.images:,} images of {name}"
 
 
-def _count(about: Mapping[str, int]) -> str:
-    some = f" of {about['of']:,}" if about["images"] < about["of"] else ""
-    return f"{about['images']:,}{some}"
+def _count(images: ImagesRecord) -> str:
+    some = f" of {images.of:,}" if images.images < images.of else ""
+    return f"{images.images:,}{some}"
 
 
 def _oods(record: Record) -> str:
-    oods = record.data["oods"]
+    oods = record.data.oods
     return ", ".join(f"{OOD_NAMES.get(name, name)} ({_count(oods[name])} images)" for name in oods)
 
 
@@ -386,8 +386,8 @@ def _seeds(record: Record) -> str:
 
 def _machine(record: Record) -> str:
     machine = record.machine
-    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
-    return machine["gpu"] or f"{threads} of {machine['processor']}"
+    threads = "1 thread" if machine.threads == 1 else f"{machine.threads} threads"
+    return machine.gpu or f"{threads} of {machine.processor}"
 
 
 def _versions(record: Record) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from measure import compare, print_comparisons, seconds_of, write_record
+from measure import compare, print_comparisons, seconds_of, write_measurements
 from oddone.api import fit_run
 from oddone.data import load
 from oddone.detector import Detector
@@ -37,7 +37,7 @@ def main() -> None:
         comparisons.append({"encoder": encoder, "images": images, **compared})
         print(f"\n{encoder}: {images / compared['our_milliseconds'] * 1e3:,.0f} images/s")
         print_comparisons([compared])
-    write_record("scoring", seed=0, packages=["numpy"], rounds=ROUNDS, speed=comparisons)
+    write_measurements("scoring", seed=0, packages=["numpy"], rounds=ROUNDS, speed=comparisons)
 
 
 def made_with(encoder: str) -> Detector:

@@ -6,6 +6,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+RESULTS = ROOT / "results"
 
 
 def main() -> None:
@@ -125,8 +126,8 @@ def speed_table() -> str:
 
 def newest(name: str, kind: str = "speed") -> dict[str, Any]:
     """Return the newest record of a benchmark, with the path of its file."""
-    path = max((ROOT / "results").glob(f"*-{kind}-{name}.json"))
-    record: dict[str, Any] = json.loads(path.read_text())
+    files = {path: json.loads(path.read_text()) for path in RESULTS.glob(f"*-{kind}-{name}.json")}
+    path, record = max(files.items(), key=lambda file: file[1]["date"])
     return record | {"file": path.relative_to(ROOT).as_posix()}
 
 

@@ -20,7 +20,14 @@ from typing import NamedTuple
 
 import torch
 
-from measure import compare, print_comparisons, print_profile, profile_of, seconds_of, write_record
+from measure import (
+    compare,
+    print_comparisons,
+    print_profile,
+    profile_of,
+    seconds_of,
+    write_measurements,
+)
 from oddone.data import load
 from oddone.device import keep_freed_memory
 from oddone.presets import cpu
@@ -64,7 +71,7 @@ def main() -> None:
     views = settings.views * settings.batch.images * settings.poses_per_image
     for row in comparisons:
         row["views_per_second"] = round(views / row["our_milliseconds"] * 1e3)
-    write_record(
+    write_measurements(
         "training",
         seed=settings.seed,
         packages=[],

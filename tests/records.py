@@ -1,9 +1,19 @@
 """Records of benches without a bench: the rows of a table, with numbers that are made up."""
 
+from dataclasses import replace
+
 from oddone.bench import TABLES, Record
-from oddone.bench.record import ModelRecord, RowRecord
+from oddone.bench.record import (
+    DataRecord,
+    ImagesRecord,
+    NetworkRecord,
+    ResultRecord,
+    RowRecord,
+    TrainingImagesRecord,
+)
 from oddone.data.cifar import CIFAR10
-from oddone.evaluation import Evaluation, OODMetrics, OODResult, as_json
+from oddone.evaluation import Evaluation, OODMetrics, OODResult
+from oddone.provenance import Machine
 
 
 def made_up_record(table: str = "paper-sei", *oods: str, seeds: int = 1) -> Record:
@@ -15,13 +25,13 @@ def made_up_record(table: str = "paper-sei", *oods: str, seeds: int = 1) -> Reco
             row.model.name,
             row.how.words,
             tuple(
-                as_json(_evaluation(0.5 + 0.01 * place + 0.05 * seed, names))
+                ResultRecord.of(_evaluation(0.5 + 0.01 * place + 0.05 * seed, names))
                 for seed in range(seeds)
             ),
         )
         for place, row in enumerate(TABLES[table].rows)
     )
-    about = {"images": 1_000, "of": 10_000, "fingerprint": "made-up"}
+    images = ImagesRecord(1_000, 10_000, "made-up")
     return Record(
         table=table,
         scale="cpu",
@@ -30,21 +40,27 @@ def made_up_record(table: str = "paper-sei", *oods: str, seeds: int = 1) -> Reco
         date="2026-11-16T01:02:03+00:00",
         command=f"oddone bench {table}",
         minutes=2.5,
-        machine={"system": "Linux", "processor": "Abacus", "threads": 2, "gpu": None},
+        machine=Machine("Linux", "Abacus", threads=2, gpu=None),
         versions={"oddone": "0.1.0", "torch": "2.13.0"},
-        data={
-            "training": {**about, "images": 50_000, "classes": list(CIFAR10.classes)},
-            "test": about,
-            "oods": dict.fromkeys(names, about),
-            "outliers": None,
-        },
+        data=DataRecord(
+            TrainingImagesRecord(50_000, 50_000, "made-up", CIFAR10.classes),
+            test=images,
+            oods=dict.fromkeys(names, images),
+            outliers=None,
+        ),
         models=(
-            ModelRecord("key-of-simclr", "SimCLR", None, {}, 1_200, 1.0),
-            ModelRecord("key-of-tuned", "SimCLR, fine-tuned", "key-of-simclr", {}, 700, 1.5),
+            NetworkRecord("key-of-simclr", "SimCLR", None, {}, 1_200, 1.0),
+            NetworkRecord("key-of-tuned", "SimCLR, fine-tuned", "key-of-simclr", {}, 700, 1.5),
         ),
         rows=rows,
         left_out=("SVHN: no such images were given",),
     )
+
+
+def with_classes(record: Record, *classes: str) -> Record:
+    """Return a record of a bench that was trained on these classes."""
+    training = replace(record.data.training, classes=classes)
+    return replace(record, data=replace(record.data, training=training))
 
 
 def _evaluation(share: float, oods: tuple[str, ...]) -> Evaluation:

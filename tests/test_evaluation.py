@@ -144,11 +144,11 @@ def test_json_holds_every_number() -> None:
     assert (content["images"], content["accuracy"], content["false_alarms"]) == (4, 0.75, 0.25)
     assert content["oods"]["middling"] == {
         "images": 4,
-        "caught": 0.5,
+        "detected": 0.5,
         **evaluation.oods["middling"].metrics._asdict(),
     }
-    assert content["groups"]["near"]["members"] == ["middling", "hard"]
-    assert content["groups"]["near"]["auroc"] == evaluation.groups["near"].metrics.auroc
+    assert content["averages"]["near"]["members"] == ["middling", "hard"]
+    assert content["averages"]["near"]["auroc"] == evaluation.groups["near"].metrics.auroc
 
 
 def test_csv_is_what_openood_writes() -> None:

@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from oddone.files import write_atomic, write_json, write_tensors
+from oddone.files import write_atomic, write_dated_json, write_json, write_tensors
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -50,3 +50,25 @@ def test_tensors_that_share_memory_are_each_written(tmp_path: Path) -> None:
     write_tensors(tmp_path / "a.safetensors", tensors, {})
     loaded = load_file(tmp_path / "a.safetensors")
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_dated_file_has_its_date_in_its_name(tmp_path: Path) -> None:
+    content = {"date": "2026-11-16T05:19:33+00:00", "seed": 0}
+    path = write_dated_json(tmp_path / "results", "speed-loss", content)
+    assert path == tmp_path / "results" / "2026-11-16-051933-speed-loss.json"
+    assert json.loads(path.read_text()) == content
+    later = write_dated_json(
+        tmp_path / "results", "speed-loss", content | {"date": "2026-11-16T05:19:34+00:00"}
+    )
+    assert sorted([later, path]) == [path, later]
+
+
+def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
+    tensors = {name: torch.arange(5.0) for name in ("b", "a", "ü")}
+    about = {f"entry {number}": ["ü", number] for number in range(20)}
+    write_tensors(tmp_path / "one", tensors, about)
+    write_tensors(tmp_path / "other", tensors, dict(reversed(about.items())))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    with safe_open(tmp_path / "one", framework="pt") as file:
+        assert {name: json.loads(text) for name, text in file.metadata().items()} == about
+        assert torch.equal(file.get_tensor("ü"), tensors["ü"])

@@ -8,9 +8,9 @@ import pytest
 
 import results_page
 from oddone.bench import TABLES, Record, write_record
-from oddone.bench.record import ModelRecord, RowRecord
+from oddone.bench.record import NetworkRecord, RowRecord
 from oddone.bench.tables import Column
-from records import made_up_record
+from records import made_up_record, with_classes
 from results_page import ORDERINGS, Compared, Ordering, compare, compared, page, summary, verdict
 
 Aurocs = Mapping[tuple[str, ...], tuple[float, ...]]
@@ -30,14 +30,14 @@ def made_up(table: str, aurocs: Aurocs | None = None, oods: tuple[str, ...] = OO
         shares = (aurocs or {}).get(row.names, (0.5,) * len(oods))
         (result,) = row.results
         changed = {
-            name: result["oods"][name] | {"auroc": share}
+            name: replace(result.oods[name], auroc=share)
             for name, share in zip(oods, shares, strict=True)
         }
-        return row._replace(results=(result | {"accuracy": 0.5, "oods": changed},))
+        return replace(row, results=(replace(result, accuracy=0.5, oods=changed),))
 
     return replace(
         record,
-        models=(ModelRecord("key of MCL", "MCL", None, {"seed": 0}, 4_321, 7.01),),
+        models=(NetworkRecord("key of MCL", "MCL", None, {"seed": 0}, 4_321, 7.01),),
         rows=tuple(map(measured, record.rows)),
     )
 
@@ -108,7 +108,7 @@ def test_the_table_has_the_papers_differences_beside_ours() -> None:
 def test_numbers_of_several_seeds_are_compared_by_their_means() -> None:
     low, high = (made_up("paper-mcl", {("MCL",): (share,) * 3}) for share in (0.5, 0.6))
     rows = tuple(
-        one._replace(results=one.results + other.results)
+        replace(one, results=one.results + other.results)
         for one, other in zip(low.rows, high.rows, strict=True)
     )
     record = replace(low, seeds=2, rows=rows)
@@ -119,14 +119,13 @@ def test_numbers_of_several_seeds_are_compared_by_their_means() -> None:
 def test_test_images_without_labels_leave_accuracy_empty() -> None:
     record = made_up("paper-mcl")
     rows = tuple(
-        row._replace(results=(row.results[0] | {"accuracy": None},)) for row in record.rows
+        replace(row, results=(replace(row.results[0], accuracy=None),)) for row in record.rows
     )
     assert "| +0.63 |  | +0.0 ≈ |" in page({"record.json": replace(record, rows=rows)})
 
 
 def test_other_classes_than_the_papers_are_not_compared_with_it() -> None:
-    record = made_up("paper-mcl")
-    record.data["training"]["classes"] = ["boot", "shirt"]
+    record = with_classes(made_up("paper-mcl"), "boot", "shirt")
     assert compare(TASK, record).paper == ("", "")
     assert "50,000 images of 2 classes" in page({"record.json": record})
 
@@ -172,7 +171,7 @@ def test_the_page_tells_how_it_was_measured() -> None:
 
 def test_a_fine_tuned_network_names_what_it_started_from() -> None:
     record = made_up("paper-mcl")
-    tuned = ModelRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5)
+    tuned = NetworkRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5)
     text = results_page.networks([replace(record, models=(*record.models, tuned))])
     assert text.endswith("| MCL, fine-tuned | MCL | 0 | 3.5 | 99 |")
 

@@ -30,7 +30,8 @@ def auroc(ind_scores: Numbers, ood_scores: Numbers) -> float:
 def aupr_out(ind_scores: Numbers, ood_scores: Numbers) -> float:
     """Return the average precision of finding OOD images, from the highest score down."""
     ind, ood = _ranked(ind_scores, ood_scores)
-    return float(average_precision_score(_targets(ind, ood), np.concatenate((ind, ood))))
+    precision = average_precision_score(_targets(ind, ood), np.concatenate((ind, ood)))
+    return min(float(precision), 1.0)  # the sum over thresholds may round to a little above 1
 
 
 def aupr_in(ind_scores: Numbers, ood_scores: Numbers) -> float:

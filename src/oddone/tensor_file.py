@@ -2,11 +2,13 @@
 
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_type_hints
 
+import msgspec
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
@@ -18,6 +20,14 @@ Kind = TypeVar("Kind")
 
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
+
+
+@dataclass(frozen=True)
+class _About:
+    """What the header of every file of ours says."""
+
+    kind: str | None = None
+    format: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +61,39 @@ class TensorFile:
         header = json.loads(content[8:end]).get("__metadata__") or {}
         return TensorFile(path, header, tensors)
 
-    def entry(self, name: str, kind: type[Kind]) -> Kind:
-        """Return an entry of the header."""
+    def header_as(self, kind: type[Kind]) -> Kind:
+        """Return the header as a dataclass, whose fields are the entries that a file must have.
+
+        An entry that is missing has the default of its field; further entries are left alone.
+        """
+        entries = {
+            name: self._entry_of_type(name, hint)
+            for name, hint in get_type_hints(kind, include_extras=True).items()
+            if name in self.header
+        }
         try:
-            entry = json.loads(self.header.get(name, "null"))
+            return msgspec.convert(entries, kind)
+        except msgspec.ValidationError as error:
+            raise self.inconsistent(f"its header is wrong: {error}") from error
+
+    def kind_and_format(self) -> tuple[str | None, int | None]:
+        """Return what kind of file it says it is, and in which format; None where it does not."""
+        if "kind" not in self.header:
+            return None, None  # somebody else's file, whose header need not be JSON
+        about = self.header_as(_About)
+        return about.kind, about.format
+
+    def _entry_of_type(self, name: str, hint: Any) -> Any:
+        """Return an entry of the header, which can be made a value of this type."""
+        try:
+            # msgspec's own parser refuses what Python writes for a file name that is not UTF-8.
+            entry = json.loads(self.header[name])
+            msgspec.convert(entry, hint)
+        except msgspec.ValidationError as error:
+            raise self.inconsistent(f"{name} is {reprlib.repr(entry)}: {error}") from error
         except (ValueError, RecursionError) as error:
             raise self.inconsistent(f"{name} is no JSON") from error
-        if type(entry) is not kind:  # and not isinstance: a bool is no number
-            raise self.inconsistent(f"{name} is {_brief(entry)}, not a JSON {kind.__name__}")
         return entry
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return an entry of the header that is a list of strings."""
-        entry = self.entry(name, list)
-        if not all(isinstance(text, str) for text in entry):
-            raise self.inconsistent(f"{name} holds more than strings")
-        return tuple(entry)
 
     def tensor(self, name: str, dtype: torch.dtype, *shape: int | None) -> Tensor:
         """Return a tensor of this dtype and shape, in which None stands for any size."""
@@ -106,8 +133,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _brief(entry: object) -> str:
-    text = json.dumps(entry)
-    return "missing" if entry is None else text if len(text) <= 40 else f"{text[:37]}..."

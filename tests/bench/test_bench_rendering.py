@@ -11,18 +11,19 @@ from benches import Toys
 from rich.console import Console
 
 from oddone.bench import Record, as_csv, as_html, as_markdown, for_terminal
+from oddone.bench.record import ResultRecord
 from oddone.bench.rendering import captions
 
 
 def with_numbers(record: Record, *accuracies: float, **metrics: float) -> Record:
     """Return a record whose rows all have these accuracies, one a seed, and metrics of svhn."""
 
-    def result(old: dict[str, Any], accuracy: float) -> dict[str, Any]:
-        oods = {name: {**ood, **metrics} for name, ood in old["oods"].items()}
-        return {**old, "accuracy": accuracy, "oods": oods}
+    def result(old: ResultRecord, accuracy: float) -> ResultRecord:
+        oods = {name: replace(ood, **metrics) for name, ood in old.oods.items()}
+        return replace(old, accuracy=accuracy, oods=oods)
 
     rows = tuple(
-        row._replace(results=tuple(result(row.results[0], share) for share in accuracies))
+        replace(row, results=tuple(result(row.results[0], share) for share in accuracies))
         for row in record.rows
     )
     return replace(record, rows=rows, seeds=len(accuracies))
@@ -67,7 +68,8 @@ def test_several_seeds_have_mean_and_spread(toys: Toys) -> None:
 
 def test_the_caption_states_the_scale_the_images_and_what_is_missing(toys: Toys) -> None:
     record = toys.records["paper-main"]
-    record = replace(record, data={**record.data, "test": {**record.data["test"], "of": 10_000}})
+    test = replace(record.data.test, of=10_000)
+    record = replace(record, data=replace(record.data, test=test))
     text = " ".join(captions(record))
     assert "Scale toy: a toy; one seed; on " in text
     assert "60 of 10 classes to train on, test images 20 of 10,000, SVHN 12" in text
@@ -141,7 +143,7 @@ def test_the_page_is_whole_and_asks_for_nothing_else(toys: Toys) -> None:
 @pytest.mark.parametrize("render", [as_markdown, as_html])
 def test_names_in_a_record_are_no_markup(toys: Toys, render: Any) -> None:
     record = toys.records["paper-mcl"]
-    row = record.rows[0]._replace(names=("<script>|",))
+    row = replace(record.rows[0], names=("<script>|",))
     text = render([replace(record, rows=(row,))])
     assert "<script>" not in text
     assert "&lt;script&gt;" in text

@@ -67,7 +67,7 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(stopping.trained) == 3
     assert going_on.trained[0] == stopping.trained[-1]
     assert len(going_on.trained) == 2
-    assert [model.steps for model in filled.recipes] == [2] * 4
+    assert [model.steps for model in filled.models] == [2] * 4
 
 
 def test_a_folder_that_a_crash_left_half_made_is_made_anew(tmp_path: Path) -> None:
@@ -130,16 +130,16 @@ def test_without_outliers_the_row_of_outlier_exposure_is_left_out(toys: Toys) ->
 def test_groups_are_means_over_the_members_that_are_given(toys: Toys) -> None:
     for row in toys.records["openood"].rows:
         (result,) = row.results
-        assert result["groups"]["near"]["members"] == ["cifar100"]
-        assert result["groups"]["far"]["members"] == ["svhn", "textures"]
-        mean = (result["oods"]["svhn"]["auroc"] + result["oods"]["textures"]["auroc"]) / 2
-        assert result["groups"]["far"]["auroc"] == pytest.approx(mean)
+        assert result.averages["near"].members == ("cifar100",)
+        assert result.averages["far"].members == ("svhn", "textures")
+        mean = (result.oods["svhn"].auroc + result.oods["textures"].auroc) / 2
+        assert result.averages["far"].auroc == pytest.approx(mean)
 
 
 def test_a_group_without_members_leaves_its_columns_out(tmp_path: Path) -> None:
     bench = toy_bench(tmp_path, Counting(), toy_sets("svhn"))
     filled = bench.fill(of_rows(TABLES["openood"], "MSP"))
-    assert list(filled.rows[0].results[0]["groups"]) == ["far"]
+    assert list(filled.rows[0].results[0].averages) == ["far"]
     assert "near: no such images were given" in filled.left_out
 
 
@@ -154,7 +154,7 @@ def test_seeds_train_networks_of_their_own(tmp_path: Path) -> None:
     train = Counting()
     filled = toy_bench(tmp_path, train).fill(of_rows(TABLES["openood"], "MSP", "Energy"), seeds=2)
     assert len(train.trained) == 2
-    assert [model.settings["seed"] for model in filled.recipes] == [0, 1]
+    assert [model.settings["seed"] for model in filled.models] == [0, 1]
     first, second = filled.rows[1].results
     assert first != second
 

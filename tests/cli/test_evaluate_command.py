@@ -57,12 +57,12 @@ def test_the_table_shows_what_the_files_hold(
     result = json.loads(outs[0].read_text())
     assert f"{result['accuracy']:.2%} of 30 test images get their label" in printed
     assert f"{result['false_alarms']:.2%} of them are called anomalous: false alarms" in printed
-    columns = ("caught", "auroc", "fpr_at_95_ind", "fpr_at_95_ood", "aupr_in", "aupr_out")
+    columns = ("detected", "auroc", "fpr_at_95_ind", "fpr_at_95_ood", "aupr_in", "aupr_out")
     for name, images in (("noise", 20), ("dark", 10)):
         ood = result["oods"][name]
         shares = [f"{ood[column]:.2%}" for column in columns]
         assert cells(printed, name) == [str(images), *shares]
-    near = result["groups"]["near"]
+    near = result["averages"]["near"]
     assert cells(printed, "mean of near") == [f"{near[column]:.2%}" for column in columns]
     with outs[1].open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oddone.bench import Record, write_record
-from records import made_up_record
+from records import made_up_record, with_classes
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -55,7 +55,7 @@ def test_a_key_does_not_lead_out_of_the_folder(run_oddone: Run, tmp_path: Path) 
     (tmp_path / "bench").mkdir()
     (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 3.5, "terms": {}}\n')
     record = made_up_record()
-    models = tuple(model._replace(key="../..") for model in record.models)
+    models = tuple(replace(model, key="../..") for model in record.models)
     page = page_of(run_oddone, tmp_path / "bench", replace(record, models=models))
     assert page.count("<img ") == 1
 
@@ -88,11 +88,10 @@ def test_two_records_of_one_table_are_called_by_their_files(
 def test_other_classes_than_the_papers_are_shown_without_it(
     run_oddone: Run, tmp_path: Path
 ) -> None:
-    record = made_up_record("openood", "svhn")
-    record.data["training"]["classes"] = ["sock", "shoe"]
-    results = [[{**result, "accuracy": None} for result in row.results] for row in record.rows]
+    record = with_classes(made_up_record("openood", "svhn"), "sock", "shoe")
     rows = tuple(
-        row._replace(results=tuple(each)) for row, each in zip(record.rows, results, strict=True)
+        replace(row, results=tuple(replace(result, accuracy=None) for result in row.results))
+        for row in record.rows
     )
     page = page_of(run_oddone, tmp_path, replace(record, rows=rows))
     assert (
@@ -110,7 +109,7 @@ def test_other_classes_than_the_papers_are_shown_without_it(
         ("good.json --ood a=b", "--ood is for detectors, and a record holds its numbers already"),
         ("good.json --pictures .", "--pictures is for detectors, and a record holds its numbers"),
         ("good.json good.json", "good.json, good.json: name each only once"),
-        ("bad.json", "bad.json is a damaged record: the whole is no object of table, scale"),
+        ("bad.json", "bad.json is a damaged record: Object missing required field `scale`"),
         ("text.json", "text.json is no JSON, so no record of oddone bench"),
         ("nowhere.json", "nowhere.json cannot be read: No such file"),
         ("run", "a detector is reported on by test images of its classes; name them with --test"),
@@ -122,7 +121,7 @@ def test_mistakes_with_records_are_told_in_one_line(
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     write_record(tmp_path, made_up_record()).rename("good.json")
-    Path("bad.json").write_text('{"kind": "oddone bench", "format": 1, "table": "paper-sei"}')
+    Path("bad.json").write_text('{"kind": "oddone bench", "format": 2, "table": "paper-sei"}')
     Path("text.json").write_text("text")
     code, _, complained = run_oddone("report", *words.split(), "--out", "report.html")
     assert code == 2

@@ -11,7 +11,7 @@ from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
 from oddone.training import BatchSettings, OptimiserSettings, RunDirectory, TrainSettings
 from oddone.training.optim import learning_rate
-from oddone.training.settings_file import as_toml, read_settings, read_toml
+from oddone.training.settings_file import as_toml, from_dict, read_settings, read_toml, to_dict
 from oddone.transforms import AugmentSettings
 
 
@@ -61,6 +61,8 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
         ("step = 7\n", "unknown setting 'step'; did you mean 'steps'?"),
         ("steps = 7\n[loss]\nalhpa = 1.0\n", "'loss.alhpa'; did you mean 'loss.alpha'?"),
         ("steps = \n", "is not TOML"),
+        ("steps = 1" + "0" * 5000, "is not TOML"),
+        ("steps = " + "[" * 5000, "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
         ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, two_threads"),
     ],
@@ -82,6 +84,7 @@ def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, mess
         ("steps.a = 7", "steps={'a': 7}: choose a whole number"),
         ("seed = true", "seed=True: choose a whole number"),
         ("minutes = true", "minutes=True: choose a number"),
+        (f"minutes = 1{'0' * 400}", "000: choose a number"),
         ("rotations = 3", "rotations=3: choose 'task' or 'augmentation' or 'none'"),
         ('rotations = "tusk"', "rotations='tusk': choose 'task' or"),
         ("loss = [1, 2]", "loss=[1, 2]: choose a table"),
@@ -130,8 +133,16 @@ def test_settings_that_could_not_be_read_again_are_not_written(tmp_path: Path) -
     with pytest.raises(SettingsError, match=r"settings: steps=1000\.0: choose a whole number"):
         RunDirectory.create(tmp_path / "run", TrainSettings(steps=1e3), {})  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
-    run = RunDirectory.create(tmp_path / "run", TrainSettings(minutes=np.float64(0.5)), {})
-    assert run.settings.minutes == 0.5
+
+
+@pytest.mark.usefixtures("as_shipped")
+def test_numbers_of_numpy_are_written_as_those_of_python() -> None:
+    half = np.float64(0.5)
+    settings = TrainSettings(minutes=half, augment=AugmentSettings(crop_scale=(half, half)))
+    tables = to_dict(settings)
+    assert type(tables["minutes"]) is float
+    assert [type(share) for share in tables["augment"]["crop_scale"]] == [float, float]
+    assert from_dict(tables, where="settings") == settings
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_running_statistics_are_the_means_of_both_halves(workers: ThreadPoolExec
         one(part)
     for name, found in network.named_buffers():
         if found.is_floating_point():
-            both = [dict(one.named_buffers())[name] for one in alone]
+            parts = [dict(one.named_buffers())[name] for one in alone]
             torch.testing.assert_close(found, torch.stack(parts).mean(dim=0))
             assert not torch.equal(parts[0], parts[1])
     for mine, other in zip(*(one.buffers() for one in both.networks), strict=True):

@@ -1,34 +1,66 @@
 """What a bench leaves behind: one JSON file with every number, and what it was measured with.
 
-Who shows a record may have it from somebody else, so it is checked as it is read.
+The classes below are that file, part by part. Who shows a record may have it from somebody else, so
+it is checked as it is read.
 """
 
-import json
-import platform
+import reprlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import torch
+import msgspec
 
 from oddone.bench.recipes import Scale
-from oddone.bench.schema import Maybe, Named, Schema, Share, check
 from oddone.bench.sets import BenchImages
 from oddone.bench.tables import TABLES, Column, Table
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
 from oddone.errors import ArtifactError
-from oddone.evaluation import OODMetrics
-from oddone.files import write_json
+from oddone.evaluation import Evaluation, as_json
+from oddone.files import write_dated_json
+from oddone.provenance import Machine, machine, now, versions
 
 KIND = "oddone bench"
-FORMAT = 1
+FORMAT = 2
 LARGEST = 64 * 2**20  # bytes
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-class ModelRecord(NamedTuple):
+
+@dataclass(frozen=True)
+class ImagesRecord:
+    """Images that were judged, or trained on as outliers."""
+
+    images: int
+    of: int
+    """How many there are, of which these were drawn."""
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class TrainingImagesRecord:
+    """Images that were trained on."""
+
+    images: int
+    of: int
+    fingerprint: str
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """All images of a bench."""
+
+    training: TrainingImagesRecord
+    test: ImagesRecord
+    oods: dict[str, ImagesRecord]
+    outliers: ImagesRecord | None
+
+
+@dataclass(frozen=True)
+class NetworkRecord:
     """A network that was trained for a table."""
 
     key: str
@@ -41,30 +73,78 @@ class ModelRecord(NamedTuple):
     minutes: float
 
 
-class RowRecord(NamedTuple):
+@dataclass(frozen=True)
+class OODRecord:
+    """How well an OOD set was told from the test images, as shares from 0 to 1."""
+
+    images: int
+    detected: Share | None
+    auroc: Share
+    fpr_at_95_ind: Share
+    fpr_at_95_ood: Share
+    aupr_in: Share
+    aupr_out: Share
+
+
+@dataclass(frozen=True)
+class AverageRecord:
+    """The means over some OOD sets, such as the near ones."""
+
+    members: tuple[str, ...]
+    detected: Share | None
+    auroc: Share
+    fpr_at_95_ind: Share
+    fpr_at_95_ood: Share
+    aupr_in: Share
+    aupr_out: Share
+
+
+@dataclass(frozen=True)
+class ResultRecord:
+    """The numbers of a row with one seed."""
+
+    images: int
+    accuracy: Share | None
+    false_alarms: Share | None
+    oods: dict[str, OODRecord]
+    averages: dict[str, AverageRecord]
+
+    @staticmethod
+    def of(evaluation: Evaluation) -> "ResultRecord":
+        """Return what a record says of an evaluation."""
+        return msgspec.convert(as_json(evaluation), ResultRecord)
+
+    def share(self, column: Column) -> float | None:
+        """Return the number of a column; None for the accuracy where no test image has a label."""
+        if column.of is None:
+            return self.accuracy
+        measured = self.oods.get(column.of) or self.averages[column.of]
+        share: float = getattr(measured, column.metric)
+        return share
+
+
+@dataclass(frozen=True)
+class RowRecord:
     """The numbers of a row."""
 
     names: tuple[str, ...]
     model: str
-    how: str
-    results: tuple[dict[str, Any], ...]
-    """One for each seed, as `oddone.evaluation.as_json` makes it."""
+    """The name of its network."""
+    scoring: str
+    """How images were scored by it, in words."""
+    results: tuple[ResultRecord, ...]
+    """One for each seed."""
 
     def numbers(self, column: Column) -> list[float]:
         """Return the number of each seed in percent; none where no test image has a label."""
-        shares = [
-            result["accuracy"]
-            if column.of is None
-            else (result["oods"] | result["groups"])[column.of][column.metric]
-            for result in self.results
-        ]
+        shares = [result.share(column) for result in self.results]
         return [100 * share for share in shares if share is not None]
 
 
 class Filled(NamedTuple):
     """What came out of a table."""
 
-    models: tuple[ModelRecord, ...]
+    models: tuple[NetworkRecord, ...]
     rows: tuple[RowRecord, ...]
     left_out: tuple[str, ...]
     """Rows and columns that could not be filled, and why."""
@@ -83,10 +163,10 @@ class Record:
     command: str
     minutes: float
     """Of training, all networks together."""
-    machine: dict[str, Any]
+    machine: Machine
     versions: dict[str, str]
-    data: dict[str, Any]
-    models: tuple[ModelRecord, ...]
+    data: DataRecord
+    models: tuple[NetworkRecord, ...]
     rows: tuple[RowRecord, ...]
     left_out: tuple[str, ...]
 
@@ -95,24 +175,17 @@ class Record:
         table: Table, scale: Scale, seeds: int, sets: BenchImages, filled: Filled, *, command: str
     ) -> "Record":
         """Return the record of a table that was filled now, on this machine."""
-        training, outliers = sets.training, sets.outliers
         return Record(
             table=table.name,
             scale=scale.name,
             scale_words=scale.words,
             seeds=seeds,
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            date=now(),
             command=command,
             minutes=round(sum(model.minutes for model in filled.models), 2),
-            machine=_machine(),
-            versions={"python": platform.python_version()}
-            | {name: version(name) for name in ("oddone", "torch", "numpy", "scikit-learn")},
-            data={
-                "training": _about(training, training) | {"classes": list(training.classes)},
-                "test": _about(*sets.test),
-                "oods": {name: _about(*sample) for name, sample in sets.oods.items()},
-                "outliers": None if outliers is None else _about(outliers, outliers),
-            },
+            machine=machine(),
+            versions=versions("numpy", "scikit-learn"),
+            data=_data(sets),
             **filled._asdict(),
         )
 
@@ -120,152 +193,123 @@ class Record:
     def columns(self) -> list[Column]:
         """What was measured: the columns of the table, then the AUROC of other OOD sets."""
         first = self.rows[0].results[0]
-        there = {None, *first["oods"], *first["groups"]}
+        there = {None, *first.oods, *first.averages}
         columns = [column for column in TABLES[self.table].columns if column.of in there]
         named = {column.of for column in columns}
-        return columns + [Column("auroc", name) for name in first["oods"] if name not in named]
+        return columns + [Column("auroc", name) for name in first.oods if name not in named]
 
     def paper_number(self, row: RowRecord, column: Column) -> float | None:
         """Return what the paper has there, in percent; nothing where CIFAR-10 was not learned."""
-        if tuple(self.data["training"]["classes"]) != CIFAR10.classes:
+        if self.data.training.classes != CIFAR10.classes:
             return None
         return TABLES[self.table].paper_number(row.names, column)
 
 
 def write_record(folder: Path, record: Record) -> Path:
     """Write a record into a folder, under a name of its own, and return its path."""
-    when = datetime.fromisoformat(record.date)
-    path = folder / f"{when:%Y-%m-%d-%H%M%S}-bench-{record.table}-{record.scale}.json"
-    content = asdict(record) | {
-        "models": [model._asdict() for model in record.models],
-        "rows": [row._asdict() for row in record.rows],
-    }
-    write_json(path, {"kind": KIND, "format": FORMAT, **content})
-    return path
+    content = {"kind": KIND, "format": FORMAT, **asdict(record)}
+    return write_dated_json(folder, f"bench-{record.table}-{record.scale}", content)
 
 
 def read_record(path: Path) -> Record:
     """Return the record in a file, whole and of the right kind, or raise an ArtifactError."""
-    content = _content(path)
+    try:
+        content = msgspec.json.decode(_content(path))
+        return _record(path, content)
+    except RecursionError as error:
+        raise ArtifactError(f"{path} is nested deeper than any record of oddone bench") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is no JSON, so no record of oddone bench") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise ArtifactError(f"{path} has {size:,} bytes, more than any record of oddone bench")
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _record(path: Path, content: Any) -> Record:
+    """Return the record that the content of a JSON file describes."""
     if not isinstance(content, dict) or content.pop("kind", None) != KIND:
         raise ArtifactError(f"{path} is no record of oddone bench")
     written = content.pop("format", None)
     if written != FORMAT:
-        raise ArtifactError(f"{path} has format {written}, and this oddone reads {FORMAT}")
-    wrong = check(content, RECORD) or _contradiction(content)
+        raise ArtifactError(
+            f"{path} has format {reprlib.repr(written)}, and this oddone reads {FORMAT}"
+        )
+    try:
+        record = msgspec.convert(content, Record)
+    except msgspec.ValidationError as error:
+        raise ArtifactError(f"{path} is a damaged record: {error}; make it anew") from error
+    wrong = next(_wrong_entries(content, asdict(record)), None) or _contradiction(record)
     if wrong is not None:
         raise ArtifactError(f"{path} is a damaged record: {wrong}; make it anew")
-    models = tuple(ModelRecord(**model) for model in content.pop("models"))
-    rows = tuple(
-        RowRecord(tuple(row["names"]), row["model"], row["how"], tuple(row["results"]))
-        for row in content.pop("rows")
-    )
-    left_out = tuple(content.pop("left_out"))
-    return Record(models=models, rows=rows, left_out=left_out, **content)
+    return record
 
 
-METRICS: Schema = {"images": int, "caught": Maybe(Share)} | dict.fromkeys(OODMetrics._fields, Share)
-RESULT: Schema = {
-    "images": int,
-    "accuracy": Maybe(Share),
-    "false_alarms": Maybe(Share),
-    "oods": Named(METRICS),
-    "groups": Named(
-        {"members": [str], "caught": Maybe(Share)} | dict.fromkeys(OODMetrics._fields, Share)
-    ),
-}
-IMAGES: Schema = {"images": int, "of": int, "fingerprint": str}
-RECORD: Schema = {
-    "table": str,
-    "scale": str,
-    "scale_words": str,
-    "seeds": int,
-    "date": str,
-    "command": str,
-    "minutes": float,
-    "machine": {"system": str, "processor": str, "threads": int, "gpu": Maybe(str)},
-    "versions": Named(str),
-    "data": {
-        "training": IMAGES | {"classes": [str]},
-        "test": IMAGES,
-        "oods": Named(IMAGES),
-        "outliers": Maybe(IMAGES),
-    },
-    "models": [
-        {
-            "key": str,
-            "name": str,
-            "start": Maybe(str),
-            "settings": dict,
-            "steps": int,
-            "minutes": float,
-        }
-    ],
-    "rows": [{"names": [str], "model": str, "how": str, "results": [RESULT]}],
-    "left_out": [str],
-}
+def _wrong_entries(content: Any, known: Any, where: str = "") -> Iterator[str]:
+    """Yield which keys are none of a record's, and which texts could not be shown to people.
+
+    `known` is the record made of the content, in which unknown keys are missing.
+    """
+    match content:
+        case str() if not content.isprintable():
+            yield f"{where} holds {reprlib.repr(content)}, which is not printable"
+        case dict():
+            for key, value in content.items():
+                yield from _wrong_entries(key, None, where or "it")
+                path = f"{where}.{key}".lstrip(".")
+                if key not in known:
+                    yield f"{path} is no part of a record"
+                else:
+                    yield from _wrong_entries(value, known[key], path)
+        case list():
+            for number, parts in enumerate(zip(content, known, strict=True)):
+                yield from _wrong_entries(*parts, f"{where}.{number}")
 
 
-def _content(path: Path) -> Any:
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ArtifactError(
-                f"{path} has {path.stat().st_size:,} bytes, more than any record of oddone bench"
-            )
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ArtifactError):
-            raise
-        raise ArtifactError(f"{path} is no JSON, so no record of oddone bench") from error
-
-
-def _contradiction(content: dict[str, Any]) -> str | None:
+def _contradiction(record: Record) -> str | None:
     """Return what does not fit together in a record whose parts are all of the right kind."""
-    table = TABLES.get(content["table"])
+    table = TABLES.get(record.table)
     if table is None:
-        return f"there is no table {content['table']!r}, only {', '.join(TABLES)}"
-    if not content["rows"]:
+        return f"there is no table {record.table!r}, only {', '.join(TABLES)}"
+    if not record.rows:
         return "it has no rows"
-    if content["seeds"] < 1:
-        return f"it has {content['seeds']} seeds"
-    found = (_contradiction_in(row, content, table) for row in content["rows"])
+    if record.seeds < 1:
+        return f"it has {record.seeds} seeds"
+    found = (_contradiction_in(row, record, table) for row in record.rows)
     return next(filter(None, found), None)
 
 
-def _contradiction_in(row: dict[str, Any], content: dict[str, Any], table: Table) -> str | None:
+def _contradiction_in(row: RowRecord, record: Record, table: Table) -> str | None:
     """Return what in a row does not fit the rest of its record."""
-    name, results = " ".join(row["names"]), row["results"]
-    if len(row["names"]) != len(table.headings):
-        return f"{name!r} has {len(row['names'])} names, not {len(table.headings)}"
-    if len(results) != content["seeds"]:
-        return f"{name!r} has {len(results)} results for {content['seeds']} seeds"
-    oods = content["data"]["oods"]
-    if any(result["oods"].keys() != oods.keys() for result in results):
+    name = " ".join(row.names)
+    if len(row.names) != len(table.headings):
+        return f"{name!r} has {len(row.names)} names, not {len(table.headings)}"
+    if len(row.results) != record.seeds:
+        return f"{name!r} has {len(row.results)} results for {record.seeds} seeds"
+    oods = record.data.oods
+    if any(result.oods.keys() != oods.keys() for result in row.results):
         return f"{name!r} has not been measured on {', '.join(sorted(oods))}"
-    groups = content["rows"][0]["results"][0]["groups"]
-    if any(result["groups"].keys() != groups.keys() for result in results):
-        return f"{name!r} has other groups of OOD sets than the first row"
+    averages = record.rows[0].results[0].averages
+    if any(result.averages.keys() != averages.keys() for result in row.results):
+        return f"{name!r} has other averages of OOD sets than the first row"
     return None
 
 
-def _about(images: ImageSet, of: ImageSet) -> dict[str, Any]:
-    return {"images": len(images), "of": len(of), "fingerprint": of.fingerprint}
+def _data(sets: BenchImages) -> DataRecord:
+    training, outliers = sets.training, sets.outliers
+    return DataRecord(
+        TrainingImagesRecord(len(training), len(training), training.fingerprint, training.classes),
+        _images(*sets.test),
+        {name: _images(*sample) for name, sample in sets.oods.items()},
+        None if outliers is None else _images(outliers, outliers),
+    )
 
 
-def _machine() -> dict[str, Any]:
-    return {
-        "system": platform.system(),
-        "processor": _processor(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # not Linux
-        return platform.processor()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "")
+def _images(images: ImageSet, of: ImageSet) -> ImagesRecord:
+    return ImagesRecord(len(images), len(of), of.fingerprint)

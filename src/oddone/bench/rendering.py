@@ -23,7 +23,7 @@ OTHER_SCALE = (
 STYLES = {BETTER: "green", WORSE: "dark_orange", SAME: "dim"}
 
 CSV_HEADINGS = (
-    *("table", "scale", "date", "row", "model", "how", "set", "metric"),
+    *("table", "scale", "date", "row", "model", "scoring", "set", "metric"),
     *("mean", "spread", "seeds", "paper", "compared"),
 )
 
@@ -67,15 +67,15 @@ def captions(record: Record) -> list[str]:
     """Return what a reader has to know of the numbers, a sentence each."""
     table, machine = TABLES[record.table], record.machine
     seeds = f"mean ± standard deviation of {record.seeds} seeds" if record.seeds > 1 else "one seed"
-    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
-    where = machine["gpu"] or f"{threads} of {machine['processor']}"
+    threads = "1 thread" if machine.threads == 1 else f"{machine.threads} threads"
+    where = machine.gpu or f"{threads} of {machine.processor}"
     lines = [
         f"{table.title}, in percent.",
         f"Scale {record.scale}: {record.scale_words}; {seeds}; on {where}.",
         f"Images: {_counts(record)}.",
     ]
-    groups = record.rows[0].results[0]["groups"]
-    lines += [f"{name}: the mean of {_listed(groups[name]['members'])}." for name in groups]
+    averages = record.rows[0].results[0].averages
+    lines += [f"{name}: the mean of {_listed(averages[name].members)}." for name in averages]
     if any(cell.mark for row in record.rows for cell in cells_of(record, row)):
         lines.append(LEGEND if record.scale == "paper" else f"{LEGEND} {OTHER_SCALE}")
     lines += [table.note] if table.note else []
@@ -83,12 +83,12 @@ def captions(record: Record) -> list[str]:
 
 
 def _counts(record: Record) -> str:
-    training = record.data["training"]
-    sets = {TEST: record.data["test"]} | record.data["oods"]
-    counts = [f"{training['images']:,} of {len(training['classes'])} classes to train on"]
+    training = record.data.training
+    sets = {TEST: record.data.test} | record.data.oods
+    counts = [f"{training.images:,} of {len(training.classes)} classes to train on"]
     for name, about in sets.items():
-        some = f" of {about['of']:,}" if about["images"] < about["of"] else ""
-        counts.append(f"{OOD_NAMES.get(name, name)} {about['images']:,}{some}")
+        some = f" of {about.of:,}" if about.images < about.of else ""
+        counts.append(f"{OOD_NAMES.get(name, name)} {about.images:,}{some}")
     return ", ".join(counts)
 
 
@@ -207,7 +207,7 @@ def _csv_line(
         record.date,
         " ".join(row.names),
         row.model,
-        row.how,
+        row.scoring,
         column.of or "",
         column.metric,
         f"{statistics.fmean(numbers):.4f}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oddone.bench.recipes import Plan, Scale, plan
-from oddone.bench.record import Filled, ModelRecord, RowRecord
+from oddone.bench.record import Filled, NetworkRecord, ResultRecord, RowRecord
 from oddone.bench.scoring import ScoringRule, VerdictsBySet, score_sets
 from oddone.bench.sets import TEST, BenchImages
 from oddone.bench.tables import OOD_NAMES, Row, Table
@@ -20,7 +20,6 @@ from oddone.errors import DataError, SettingsError
 from oddone.evaluation import (
     Evaluation,
     accuracy_where_labelled,
-    as_json,
     as_openood_csv,
     evaluate_scores,
     labels_by_name,
@@ -66,12 +65,12 @@ class Bench:
             for row in rows
         }
         trained = self._trained(plans.values())
-        results: dict[tuple[str, ...], list[dict[str, Any]]] = {row.names: [] for row in rows}
+        results: dict[tuple[str, ...], list[ResultRecord]] = {row.names: [] for row in rows}
         for seed in range(seeds):
             verdicts = self._scored(rows, {row: plans[row.recipe, seed] for row in rows})
             for row in rows:
                 evaluation = self._evaluated(table, verdicts[row])
-                results[row.names].append(as_json(evaluation))
+                results[row.names].append(ResultRecord.of(evaluation))
                 if table.averages:
                     self._write_openood(table, row, seed, evaluation)
         return Filled(
@@ -99,7 +98,7 @@ class Bench:
 
     def run_of(self, wanted: Plan) -> RunDirectory:
         """Return the directory of a network, in which it may not be finished yet."""
-        return RunDirectory(self.folder / "recipes" / self.key(wanted))
+        return RunDirectory(self.folder / "models" / self.key(wanted))
 
     def _possible(self, table: Table) -> tuple[list[Row], tuple[str, ...]]:
         """Return the rows that can be filled, and what is left out."""
@@ -132,7 +131,7 @@ class Bench:
         members = (table.averages or {}).get(average, ())
         return tuple(name for name in members if name in self.sets.oods)
 
-    def _trained(self, plans: Iterable[Plan]) -> dict[str, ModelRecord]:
+    def _trained(self, plans: Iterable[Plan]) -> dict[str, NetworkRecord]:
         """Train what has not been trained yet; return what there is then to know of each."""
         in_order: dict[str, Plan] = {}
         for wanted in plans:
@@ -162,9 +161,9 @@ class Bench:
         if outcome.stopped or not outcome.finished:
             raise Interrupted
 
-    def _described(self, key: str, wanted: Plan) -> ModelRecord:
+    def _described(self, key: str, wanted: Plan) -> NetworkRecord:
         *_, last = self.run_of(wanted).history()
-        return ModelRecord(
+        return NetworkRecord(
             key,
             wanted.name,
             None if wanted.start is None else self.key(wanted.start),

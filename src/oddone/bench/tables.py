@@ -172,7 +172,7 @@ PAPER_SUPCLR = Table(
 PAPER_MCL = Table(
     "paper-mcl",
     "What each part of MCL adds",
-    ("Recipe",),
+    ("Model",),
     ABLATION_COLUMNS,
     (
         Row(("Baseline (w/o NT-Xent)",), recipes.CROSS_ENTROPY, MSP, (93.61, 86.40)),
@@ -189,7 +189,7 @@ PAPER_MCL = Table(
 PAPER_SEI = Table(
     "paper-sei",
     "Ways to fuse the views of Self-Ensemble Inference",
-    ("Recipe", "Agg"),
+    ("Model", "Agg"),
     ABLATION_COLUMNS,
     (
         Row(("MCL + w/o SEI", "-"), recipes.MCL, PLAIN, (94.03, 91.12)),
@@ -211,7 +211,7 @@ PAPER_SEI = Table(
 PAPER_AUX = Table(
     "paper-aux",
     "Rotations as the auxiliary task, as data augmentation (DA), and not at all",
-    ("Recipe", "Agg"),
+    ("Model", "Agg"),
     ABLATION_COLUMNS,
     (
         Row(("MCL + w/o Aux", "-"), recipes.MCL_WITHOUT_TASK, PLAIN, (94.35, 90.49)),
@@ -246,7 +246,7 @@ FOUR, EIGHT = "4-way SEI + ", "8-way SEI + "
 PAPER_SEI_METRICS = Table(
     "paper-sei-metrics",
     "Self-Ensemble Inference by latent features (LF) and projection head (PH)",
-    ("Methods", "SEI", "Recipe"),
+    ("Methods", "SEI", "Model"),
     METRICS_COLUMNS,
     (
         *_in_both_spaces(
@@ -333,7 +333,7 @@ PAPER_SEI_METRICS = Table(
 PAPER_MCL_METRICS = Table(
     "paper-mcl-metrics",
     "What each part of MCL adds, by more metrics",
-    ("Recipe",),
+    ("Model",),
     METRICS_COLUMNS,
     (
         Row(

@@ -1,18 +1,15 @@
 """Provenance: what is written beside a run, so that it can be repeated and resumed."""
 
 import hashlib
-import platform
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from oddone.data import ImageSet
+from oddone.provenance import machine, now, versions
 from oddone.training import TrainSettings
 from oddone.training.settings_file import to_dict
-
-PACKAGES = ("oddone", "torch", "numpy", "pillow", "safetensors")
 
 
 def provenance_of(
@@ -21,11 +18,10 @@ def provenance_of(
     """Return what is needed to repeat a run: command, date, seed, versions and images."""
     return {
         "command": ["oddone", *sys.argv[1:]],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "seed": settings.seed,
-        "versions": {"python": platform.python_version()}
-        | {package: version(package) for package in PACKAGES},
-        "platform": platform.platform(),
+        "versions": versions("numpy", "pillow", "safetensors"),
+        "machine": asdict(machine()),
         "settings": to_dict(settings),
         "data": describe_images(source, images, size=settings.model.image_size, strict=strict),
     }

@@ -36,12 +36,12 @@ def chapter_of(name: str, record: Record, folder: Path) -> RecordChapter:
 
 def _lead(record: Record) -> str:
     """Return how large the table is, and its best row by the mean AUROC over OOD sets."""
-    training, test = record.data["training"], record.data["test"]
+    training, test = record.data.training, record.data.test
     words = (
         f"compares {counted(len(record.rows), 'method', 'methods')} at the scale {record.scale}, "
-        f"trained on {training['images']:,} images of {len(training['classes']):,} classes."
+        f"trained on {training.images:,} images of {len(training.classes):,} classes."
     )
-    columns = [Column("auroc", name) for name in record.data["oods"]]
+    columns = [Column("auroc", name) for name in record.data.oods]
     if not columns:
         return words
     best = max(record.rows, key=lambda row: fmean(_means(row, columns)))
@@ -51,7 +51,7 @@ def _lead(record: Record) -> str:
     words += f" Best by mean AUROC is {name} with {fmean(means):.1f}%: {', '.join(aurocs)}."
     accuracies = best.numbers(ACCURACY)
     if accuracies:
-        words += f" It names {fmean(accuracies):.1f}% of {test['images']:,} test images correctly."
+        words += f" It names {fmean(accuracies):.1f}% of {test.images:,} test images correctly."
     return words
 
 
@@ -125,8 +125,8 @@ def _networks(record: Record) -> list[Network]:
 
 def _origin(record: Record) -> dict[str, str]:
     machine = record.machine
-    threads = counted(machine["threads"], "thread", "threads")
-    parts = [machine["gpu"], f"{threads} of {machine['processor']}", machine["system"]]
+    threads = counted(machine.threads, "thread", "threads")
+    parts = [machine.gpu, f"{threads} of {machine.processor}", machine.system]
     return {
         "Command": record.command,
         "Date": record.date,

@@ -7,10 +7,10 @@ is read is checked as if somebody else had written it.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,10 +32,6 @@ from oddone.transforms import ViewSet
 KIND = "detector"
 FORMAT = 2
 MOST_VIEWS = 64
-
-SPACES: dict[str, Space] = {space: space for space in get_args(Space)}
-
-Choice = TypeVar("Choice")
 
 
 class DetectorParts(NamedTuple):
@@ -71,35 +67,49 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
     _check_kind(file)
     _check_digest(file)
     trained = rebuild_network(file, file.below("network."), encoder=encoder)
-    embedder = ViewEmbedder(trained, _views(file))
-    space = _chosen(file, "space", SPACES)
+    header = file.header_as(DetectorHeader)
+    if header.fuse not in FUSIONS:
+        raise file.inconsistent(f"fuse is {header.fuse!r}, which is none of {', '.join(FUSIONS)}")
+    if len(header.views) > MOST_VIEWS:
+        raise file.inconsistent(f"it has {len(header.views)} views, over {MOST_VIEWS}")
+    embedder = ViewEmbedder(trained, header.views)
     return DetectorParts(
         embedder,
-        space,
-        _gaussians(file, embedder, space),
+        header.space,
+        _gaussians(file, embedder, header.space),
         _probe(file, embedder),
-        _chosen(file, "fuse", FUSIONS),
-        _references(file, embedder),
-        _calibration(file),
-        file.entry("provenance", dict),
+        FUSIONS[header.fuse],
+        _references(file, embedder, header.paths),
+        _calibration(file, header.false_alarms),
+        header.provenance,
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DetectorHeader:
+    """What a file must say of a detector, beside its network and its tensors."""
+
+    views: ViewSet
+    space: Space
+    fuse: str
+    paths: tuple[str, ...]
+    provenance: dict[str, Any]
+    false_alarms: float | None = None
+
+
 def _header(parts: DetectorParts) -> dict[str, Any]:
-    header = {
-        "kind": KIND,
-        "format": FORMAT,
-        "oddone": __version__,
-        **network_header(parts.embedder.trained),
-        "views": asdict(parts.embedder.views),
-        "space": parts.space,
-        "fuse": _name_of(parts.fuse, "fuse", FUSIONS),
-        "paths": parts.references.paths,
-        "provenance": dict(parts.provenance),
+    header = DetectorHeader(
+        views=parts.embedder.views,
+        space=parts.space,
+        fuse=_fusion_name(parts.fuse),
+        paths=parts.references.paths,
+        provenance=dict(parts.provenance),
+        false_alarms=None if parts.calibration is None else parts.calibration.false_alarms,
+    )
+    about = {"kind": KIND, "format": FORMAT, "oddone": __version__}
+    return {**about, **network_header(parts.embedder.trained), **vars(header)} | {
+        "views": asdict(header.views)
     }
-    if parts.calibration is not None:
-        header["false_alarms"] = parts.calibration.false_alarms
-    return header
 
 
 def _tensors(parts: DetectorParts) -> dict[str, Tensor]:
@@ -124,13 +134,13 @@ def _tensors(parts: DetectorParts) -> dict[str, Tensor]:
     return tensors
 
 
-def _name_of(chosen: Choice, what: str, named: Mapping[str, Choice]) -> str:
-    for name, choice in named.items():
-        if choice is chosen:
+def _fusion_name(fuse: Fuse) -> str:
+    for name, known in FUSIONS.items():
+        if known is fuse:
             return name
     raise SettingsError(
-        f"{what}={getattr(chosen, '__name__', chosen)} is a function of your own, which a file "
-        f"cannot hold; to save the detector, choose one of {', '.join(named)}"
+        f"fuse={getattr(fuse, '__name__', fuse)} is a function of your own, which a file cannot "
+        f"hold; to save the detector, choose one of {', '.join(FUSIONS)}"
     )
 
 
@@ -152,48 +162,29 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
 
 
 def _check_kind(file: TensorFile) -> None:
-    if "kind" not in file.header and "settings" in file.header:
+    kind, written = file.kind_and_format()
+    if kind == "encoder":
         raise ArtifactError(
             f"{file.path} is an encoder, not a detector; make one of it with Detector.fit"
         )
-    if "kind" not in file.header or file.entry("kind", str) != KIND:
+    if kind != KIND:
         raise ArtifactError(f"{file.path} is a safetensors file, but not a detector")
-    written = file.entry("format", int)
-    if written > FORMAT:
+    if written is not None and written > FORMAT:
         raise ArtifactError(
             f"{file.path} has format {written}, and oddone {__version__} reads up to {FORMAT}; "
             f"upgrade oddone"
         )
     if written != FORMAT:
-        raise file.inconsistent(f"there is no format {written}")
+        raise file.inconsistent(f"this version of oddone reads format {FORMAT}, not {written}")
 
 
 def _check_digest(file: TensorFile) -> None:
     others = {name: entry for name, entry in file.header.items() if name != "digest"}
-    if file.entry("digest", str) != _digest(file.tensors, others):
+    if file.header.get("digest") != json.dumps(_digest(file.tensors, others)):
         raise ArtifactError(
             f"{file.path} was altered after it was written: its contents do not match its digest; "
             f"copy it again"
         )
-
-
-def _chosen(file: TensorFile, what: str, named: Mapping[str, Choice]) -> Choice:
-    name = file.entry(what, str)
-    if name not in named:
-        raise file.inconsistent(f"{what} is {name!r}, which is none of {', '.join(named)}")
-    return named[name]
-
-
-def _views(file: TensorFile) -> ViewSet:
-    views = file.entry("views", dict)
-    try:
-        name, poses, mirrored = views["name"], tuple(views["poses"]), tuple(views["mirrored"])
-        kinds = ({type(pose) for pose in poses}, {type(each) for each in mirrored})
-        if type(name) is not str or len(poses) > MOST_VIEWS or kinds != ({int}, {bool}):
-            raise file.inconsistent("its views are none")
-        return ViewSet(name, poses, mirrored)
-    except (KeyError, TypeError, SettingsError) as error:
-        raise file.inconsistent(f"its views are wrong ({error})") from error
 
 
 def _gaussians(file: TensorFile, embedder: ViewEmbedder, space: Space) -> Gaussians:
@@ -221,9 +212,8 @@ def _probe(file: TensorFile, embedder: ViewEmbedder) -> LinearProbe | None:
     )
 
 
-def _references(file: TensorFile, embedder: ViewEmbedder) -> References:
+def _references(file: TensorFile, embedder: ViewEmbedder, paths: tuple[str, ...]) -> References:
     classes, head_dim = len(embedder.trained.classes), embedder.trained.model.head_dim
-    paths = file.texts("paths")
     labels = file.tensor("references.labels", torch.int64, len(paths))
     if not ((labels >= 0) & (labels < classes)).all():
         raise file.inconsistent(f"references have labels that are none of {classes} classes")
@@ -239,13 +229,12 @@ def _references(file: TensorFile, embedder: ViewEmbedder) -> References:
     )
 
 
-def _calibration(file: TensorFile) -> Calibration | None:
-    if "false_alarms" not in file.header:
+def _calibration(file: TensorFile, false_alarms: float | None) -> Calibration | None:
+    if false_alarms is None:
         return None
-    false_alarms = file.entry("false_alarms", float)
     scores = file.tensor("calibration.scores", torch.float64, None)
-    sorted_numbers = scores.isfinite().all() and (scores.diff() >= 0).all()
-    if not 0 < false_alarms < 1 or len(scores) == 0 or not sorted_numbers:
+    ascending = scores.isfinite().all() and (scores.diff() >= 0).all()
+    if not 0 < false_alarms < 1 or len(scores) == 0 or not ascending:
         raise file.inconsistent(
             f"{len(scores)} scores and false_alarms={false_alarms:g} are no calibration"
         )

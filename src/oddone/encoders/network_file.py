@@ -1,10 +1,11 @@
 """A trained network in one file: weights and JSON, nothing that could run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +19,6 @@ from oddone.transforms import Rotations
 KIND = "encoder"
 FORMAT = 2
 LARGEST_IMAGE_SIZE = 4096
-"""Images are resized to the size that a file names, so it must not be any number."""
 LARGEST_LAYER = 2**30
 """The weights between two such layers are still as many as 64 bits can count."""
 
@@ -35,26 +35,39 @@ def load_network(path: Path, *, encoder: nn.Module | None = None) -> TrainedNetw
     One that was trained with an `encoder` of your own needs such an encoder again.
     """
     file = TensorFile.read(path)
-    kind = file.entry("kind", str) if "kind" in file.header else None
-    if kind is not None and kind != KIND:
+    kind, written = file.kind_and_format()
+    if kind not in (None, KIND):
         raise ArtifactError(
             f"{path} is a {kind}, not an encoder; the network in it is "
             f"Detector.load(path).embedder.trained"
         )
-    if kind is None or file.entry("format", int) != FORMAT:
+    if kind is None or written != FORMAT:
         raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
     return rebuild_network(file, file.tensors, encoder=encoder)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NetworkHeader:
+    """What a file must say of a network, beside its weights."""
+
+    model: ModelSettings
+    rotations: Rotations
+    classes: tuple[str, ...]
+    # Images are resized to the size that a file names, so it must not be any number.
+    image_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_SIZE)]
+    data_fingerprint: str
+
+
 def network_header(trained: TrainedNetwork) -> dict[str, Any]:
-    """Return what a file must say of a network, beside its weights, for `rebuild_network`."""
-    return {
-        "model": asdict(trained.model),
-        "rotations": trained.rotations,
-        "classes": trained.classes,
-        "image_size": trained.image_size,
-        "data_fingerprint": trained.data_fingerprint,
-    }
+    """Return what `rebuild_network` reads of a file's header."""
+    header = NetworkHeader(
+        model=trained.model,
+        rotations=trained.rotations,
+        classes=trained.classes,
+        image_size=trained.image_size,
+        data_fingerprint=trained.data_fingerprint,
+    )
+    return asdict(header)
 
 
 def rebuild_network(
@@ -65,20 +78,16 @@ def rebuild_network(
     It takes no memory until it is given the weights, and those must fit it. So no number in the
     file can ask for more memory than the file itself.
     """
-    classes = file.texts("classes")
-    image_size = file.entry("image_size", int)
-    if not 1 <= image_size <= LARGEST_IMAGE_SIZE:
-        raise file.inconsistent(f"image_size={image_size} is not in 1..{LARGEST_IMAGE_SIZE}")
-    rotations = file.entry("rotations", str)
-    if rotations not in get_args(Rotations):
-        raise file.inconsistent(f"rotations is {rotations!r}")
-    model = _model(file)
+    header = file.header_as(NetworkHeader)
+    model = header.model
+    if max(model.head_hidden, model.head_dim) > LARGEST_LAYER:
+        raise file.inconsistent(f"its head is too large ({model})")
     try:
         network = build_network(
             model.encoder_name if encoder is None else encoder,
             model,
-            image_size,
-            n_classes=max(1, len(classes)) if "classifier.weight" in weights else None,
+            header.image_size,
+            n_classes=max(1, len(header.classes)) if "classifier.weight" in weights else None,
             predict_poses="pose_classifier.weight" in weights,
             device="meta",
         )
@@ -89,10 +98,10 @@ def rebuild_network(
     return TrainedNetwork(
         network.eval(),
         model,
-        cast("Rotations", rotations),
-        classes,
-        image_size,
-        file.entry("data_fingerprint", str),
+        header.rotations,
+        header.classes,
+        header.image_size,
+        header.data_fingerprint,
     )
 
 
@@ -105,17 +114,6 @@ def mismatched_weights(expected: Mapping[str, Tensor], weights: Mapping[str, Ten
     return sorted(
         name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name)
     )
-
-
-def _model(file: TensorFile) -> ModelSettings:
-    entries = file.entry("model", dict)
-    try:
-        model = ModelSettings(**entries)
-    except (SettingsError, TypeError) as error:
-        raise file.inconsistent(f"its settings are wrong ({error})") from error
-    if max(model.head_hidden, model.head_dim) > LARGEST_LAYER:
-        raise file.inconsistent(f"its settings are wrong ({model})")
-    return model
 
 
 def _load_weights(

@@ -1,7 +1,7 @@
 """The directory of a run, which explains itself.
 
 - settings.toml: every setting, as resolved
-- provenance.json: the command, versions, platform, seed and data
+- provenance.json: the command, versions, machine, seed and data
 - history.jsonl: one line per step
 - checkpoints/: the last two, to go on from
 - encoder.safetensors: the finished encoder with its settings

@@ -3,17 +3,17 @@
 import dataclasses
 import reprlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
+import numpy as np
 import tomli_w
 
 from oddone.errors import SettingsError, closest_match
 from oddone.training.settings import TrainSettings
-
-Settings = TypeVar("Settings")
 
 IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
@@ -27,7 +27,7 @@ def as_toml(settings: TrainSettings) -> bytes:
 
 def read_settings(path: Path) -> TrainSettings:
     """Return the settings in a TOML file; what it leaves out has its default."""
-    return _built(TrainSettings, read_toml(path))
+    return _settings(read_toml(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -38,26 +38,28 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
     _check(TrainSettings, tables, where=str(path))
     return tables
 
 
-def to_dict(settings: object) -> dict[str, Any]:
+def to_dict(settings: TrainSettings) -> dict[str, Any]:
     """Return settings as nested dictionaries; a setting that is None is left out."""
-    fields = dataclasses.asdict(settings)  # type: ignore[call-overload]
-    return _without_none(fields)
+    return dataclasses.asdict(settings, dict_factory=_table)
 
 
 def from_dict(tables: Mapping[str, Any], *, where: str) -> TrainSettings:
     """Return the settings that nested dictionaries describe."""
     _check(TrainSettings, tables, where=where)
-    return _built(TrainSettings, tables)
+    return _settings(tables)
 
 
 def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = "") -> None:
-    """Refuse keys that are no settings of this kind, and values that are not of their type."""
+    """Refuse keys that are no settings of this kind, and values that are not of their type.
+
+    Tables are checked setting by setting, because a file may hold only some of them.
+    """
     hints = get_type_hints(kind)
     for key, value in tables.items():
         name = f"{above}{key}"
@@ -67,25 +69,24 @@ def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = ""
             raise SettingsError(f"{where}: unknown setting {name!r}; {hint}")
         if dataclasses.is_dataclass(hints[key]) and isinstance(value, dict):
             _check(hints[key], value, where=where, above=f"{name}.")
-        elif not _fits(value, hints[key]):
+            continue
+        try:
+            msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
             wanted = _in_words(hints[key])
-            raise SettingsError(f"{where}: {name}={reprlib.repr(value)}: choose {wanted}")
+            raise SettingsError(
+                f"{where}: {name}={reprlib.repr(value)}: choose {wanted}"
+            ) from error
 
 
-def _fits(value: object, hint: Any) -> bool:
-    """Return whether a value, as TOML and JSON have them, is of the type that a setting has."""
-    kind, parts = get_origin(hint), get_args(hint)
-    if kind is Literal:
-        return any(type(value) is type(part) and value == part for part in parts)
-    if kind is UnionType:
-        return any(_fits(value, part) for part in parts)
-    if kind is tuple:
-        return (
-            isinstance(value, list) and len(value) == len(parts) and all(map(_fits, value, parts))
-        )
-    if isinstance(value, bool):  # to Python, but not to people, it is a number
-        return hint is bool
-    return isinstance(value, int | float if hint is float else hint)
+def _settings(tables: Mapping[str, Any]) -> TrainSettings:
+    """Return the settings that checked tables describe, unless they contradict each other."""
+    try:
+        return msgspec.convert(tables, TrainSettings)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, SettingsError):  # raised by a __post_init__
+            raise error.__cause__ from None
+        raise
 
 
 def _in_words(hint: Any) -> str:
@@ -100,26 +101,12 @@ def _in_words(hint: Any) -> str:
     return IN_WORDS.get(hint, "a table")
 
 
-def _built(kind: type[Settings], tables: Mapping[str, Any]) -> Settings:
-    hints = get_type_hints(kind)
-    values = {
-        key: _built(hints[key], value) if dataclasses.is_dataclass(hints[key]) else _plain(value)
-        for key, value in tables.items()
-    }
-    return kind(**values)
+def _table(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a dataclass as a TOML table, which knows no None and no tuple."""
+    return {name: _plain(value) for name, value in fields if value is not None}
 
 
 def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _without_none(tables: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, dict) else _listed(value)
-        for key, value in tables.items()
-        if value is not None
-    }
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value

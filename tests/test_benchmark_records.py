@@ -1,0 +1,41 @@
+"""The records that benchmarks/ writes and the README's tables are made of."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import measure
+import table
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that records are written to, and read from, in a test."""
+    monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(table, "ROOT", tmp_path)
+    return tmp_path / "results"
+
+
+def test_a_record_says_what_was_measured_on_what_and_with_what(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure.write_measurements("loss", seed=3, packages=["numpy"], arguments="DIR", rows=2048)
+    (path,) = results.iterdir()
+    assert path.name.endswith("-speed-loss.json")
+    assert capsys.readouterr().out == f"\nwritten to results/{path.name}\n"
+    record = json.loads(path.read_text())
+    assert record["command"] == "python benchmarks/loss.py DIR"
+    assert (record["seed"], record["rows"]) == (3, 2048)
+    assert list(record["machine"]) == ["system", "processor", "threads", "gpu"]
+    assert list(record["versions"]) == ["python", "oddone", "torch", "numpy"]
+    assert table.newest("loss") == record | {"file": f"results/{path.name}"}
+
+
+def test_the_newest_record_is_the_one_with_the_latest_date(results: Path) -> None:
+    results.mkdir()
+    for name, hour in (("2026-11-16", 4), ("2026-11-16-060000", 6), ("2026-11-16-050000", 5)):
+        content = {"date": f"2026-11-16T0{hour}:00:00+00:00"}
+        (results / f"{name}-speed-loss.json").write_text(json.dumps(content))
+    assert table.newest("loss")["file"] == "results/2026-11-16-060000-speed-loss.json"

@@ -1,0 +1,154 @@
+"""What a safetensors file says of itself, as a dataclass, or an error that says what is wrong."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+import torch
+
+from oddone.errors import ArtifactError, SettingsError
+from oddone.files import write_tensors
+from oddone.tensor_file import TensorFile
+
+
+@dataclass(frozen=True)
+class PartHeader:
+    """A part of a header that checks itself."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise SettingsError(f"rate={self.rate}: choose 0 or more")
+
+
+@dataclass(frozen=True)
+class ExampleHeader:
+    """A header with an entry of every kind."""
+
+    kind: str
+    format: int
+    classes: tuple[str, ...]
+    image_size: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    space: Literal["head", "features"]
+    settings: dict[str, Any]
+    part: PartHeader
+    false_alarms: float | None = None
+    paths: tuple[str, ...] = field(default_factory=tuple)
+
+
+ENTRIES: dict[str, Any] = {
+    "kind": "example",
+    "format": 1,
+    "classes": ["boot", "shirt"],
+    "image_size": 32,
+    "space": "head",
+    "settings": {"seed": 0, "batch": {"images": 64}},
+    "part": {"rate": 1},
+}
+
+
+def file_with(header: dict[str, str]) -> TensorFile:
+    return TensorFile(Path("some.file"), header, {})
+
+
+def example(**changed: Any) -> TensorFile:
+    return file_with({name: json.dumps(entry) for name, entry in {**ENTRIES, **changed}.items()})
+
+
+def test_a_header_becomes_a_dataclass_with_the_defaults_of_what_is_missing() -> None:
+    assert example().header_as(ExampleHeader) == ExampleHeader(
+        kind="example",
+        format=1,
+        classes=("boot", "shirt"),
+        image_size=32,
+        space="head",
+        settings={"seed": 0, "batch": {"images": 64}},
+        part=PartHeader(1.0),
+        false_alarms=None,
+        paths=(),
+    )
+
+
+def test_a_header_survives_its_file(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "a.safetensors", {"weight": torch.ones(2)}, ENTRIES)
+    file = TensorFile.read(tmp_path / "a.safetensors")
+    assert file.header_as(ExampleHeader) == example().header_as(ExampleHeader)
+
+
+def test_further_entries_of_a_header_are_left_alone() -> None:
+    with_digest = example(digest="abc", format_of_somebody_else={"a": 1})
+    assert with_digest.header_as(ExampleHeader) == example().header_as(ExampleHeader)
+
+
+def test_optional_entries_are_read_where_they_are_there() -> None:
+    header = example(false_alarms=0.05, paths=["a.png"]).header_as(ExampleHeader)
+    assert (header.false_alarms, header.paths) == (0.05, ("a.png",))
+
+
+def test_a_file_name_that_is_not_utf8_comes_back() -> None:
+    name = b"caf\xe9.png".decode(errors="surrogateescape")
+    assert example(paths=[name]).header_as(ExampleHeader).paths == (name,)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"format": "1"}, "format is '1': Expected `int`, got `str`"),
+        ({"format": 1.0}, "format is 1.0: Expected `int`, got `float`"),
+        ({"format": True}, "format is True: Expected `int`, got `bool`"),
+        ({"format": None}, "format is None: Expected `int`, got `null`"),
+        ({"image_size": 0}, "image_size is 0: Expected `int` >= 1"),
+        ({"image_size": 5000}, "image_size is 5000: Expected `int` <= 4096"),
+        ({"classes": "boot"}, "classes is 'boot': Expected `array`, got `str`"),
+        ({"classes": ["a", 1]}, "classes is ['a', 1]: Expected `str`, got `int` - at `$[1]`"),
+        ({"space": "tail"}, "space is 'tail': Invalid enum value 'tail'"),
+        ({"space": "\x1b[2J"}, r"space is '\x1b[2J': Invalid enum value '\x1b[2J'"),
+        ({"settings": []}, "settings is []: Expected `object`, got `array`"),
+        ({"format": "\x1b[2J"}, r"format is '\x1b[2J': Expected `int`, got `str`"),
+        ({"part": {}}, "part is {}: Object missing required field `rate`"),
+        ({"part": {"rate": -1}}, "part is {'rate': -1}: rate=-1.0: choose 0 or more"),
+        ({"false_alarms": "few"}, "false_alarms is 'few': Expected `float | null`, got `str`"),
+    ],
+)
+def test_a_wrong_entry_is_named_with_what_it_is_and_what_it_should_be(
+    changed: dict[str, Any], reason: str
+) -> None:
+    message = re.escape(f"some.file contradicts itself: {reason}; make it anew")
+    with pytest.raises(ArtifactError, match=f"^{message}$"):
+        example(**changed).header_as(ExampleHeader)
+
+
+def test_a_long_entry_is_told_in_short() -> None:
+    with pytest.raises(ArtifactError, match=r"format is \[0, 1, 2, 3, 4, 5, \.\.\.\]: Expected"):
+        example(format=list(range(1000))).header_as(ExampleHeader)
+
+
+def test_a_header_that_contradicts_itself_says_so() -> None:
+    with pytest.raises(ArtifactError, match="its header is wrong: rate=-2.0: choose 0 or more"):
+        file_with({"rate": "-2"}).header_as(PartHeader)
+
+
+@pytest.mark.parametrize("missing", ["kind", "classes", "part"])
+def test_an_entry_that_a_header_must_have_is_missed_by_name(missing: str) -> None:
+    header = dict(example().header)
+    del header[missing]
+    with pytest.raises(ArtifactError, match=f"missing required field `{missing}`; make it anew"):
+        file_with(header).header_as(ExampleHeader)
+
+
+@pytest.mark.parametrize("text", ["", "{", "boot", "[" * 100_000])
+def test_an_entry_that_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(ArtifactError, match="settings is no JSON"):
+        file_with({**example().header, "settings": text}).header_as(ExampleHeader)
+
+
+def test_an_entry_of_any_depth_is_read_or_refused() -> None:
+    for depth in range(0, 2000, 7):
+        header = {**example().header, "settings": "[" * depth + "]" * depth}
+        with pytest.raises(ArtifactError, match="settings is"):
+            file_with(header).header_as(ExampleHeader)
