@@ -26,7 +26,10 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         SettingsError as SettingsError,
         SettingsWarning as SettingsWarning,
     )
-    from oddone.estimator import OddOneClassifier as OddOneClassifier
+    from oddone.estimator import (
+        OddOneClassifier as OddOneClassifier,
+        OddOneOutlierDetector as OddOneOutlierDetector,
+    )
     from oddone.evaluation import evaluate as evaluate
     from oddone.fusion import (
         average as average,
@@ -71,7 +74,7 @@ _PUBLIC = {
         "SettingsError",
         "SettingsWarning",
     ),
-    "estimator": ("OddOneClassifier",),
+    "estimator": ("OddOneClassifier", "OddOneOutlierDetector"),
     "evaluation": ("evaluate",),
     "fusion": ("average", "decide", "harmonic", "nearest", "view_weighted"),
     "losses": (

@@ -99,11 +99,12 @@ class ViewSet:
     def __post_init__(self) -> None:
         complete = len(self.poses) == len(self.mirrored) > 0
         upright_first = complete and (self.poses[0], self.mirrored[0]) == (0, False)
-        if not upright_first or set(self.poses) != set(range(self.n_poses)) or self.n_poses > POSES:
+        unmirrored = {self.poses[view] for view in self.unmirrored} if complete else set()
+        if not upright_first or unmirrored != set(range(self.n_poses)) or self.n_poses > POSES:
             raise SettingsError(
                 f"views {self.name!r} with poses={self.poses} and mirrored={self.mirrored}: give "
-                f"both for each view, the image as it is first (pose 0, not mirrored), and poses "
-                f"from 0 to at most {POSES - 1} without gaps"
+                f"both for each view, the image as it is first (pose 0, not mirrored), and "
+                f"unmirrored poses from 0 to at most {POSES - 1} without gaps"
             )
 
     def __len__(self) -> int:
