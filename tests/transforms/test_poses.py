@@ -152,7 +152,8 @@ def test_no_images_have_views_too() -> None:
         ((0, 1), (False,)),
         ((1, 0), (False, False)),
         ((0,), (True,)),
-        ((0, 2), (False,) * 2),
+        ((0, 2), (False, False)),
+        ((0, 1), (False, True)),
     ],
 )
 def test_views_begin_with_the_image_and_leave_no_pose_out(
