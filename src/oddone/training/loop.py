@@ -182,7 +182,7 @@ class _Trainer:
         saved_at, stopped = began, False
         self.network.train()
         with self._worker_threads() as workers:
-            steps = _Steps(self, workers)
+            steps = _StepRunner(self, workers)
             while self.share < 1 and not stopped:
                 report = steps.next()
                 self.seconds = before + time.monotonic() - began
@@ -273,7 +273,7 @@ class _Trainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, name))
 
 
-class _Steps:
+class _StepRunner:
     """The steps of a trainer. A worker makes the next batch while the loss is computed."""
 
     def __init__(self, trainer: _Trainer, workers: ThreadPoolExecutor) -> None:
