@@ -87,7 +87,7 @@ def test_indices_choose_images_and_their_order() -> None:
 
 
 def test_indices_of_what_is_not_in_memory_are_refused(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="indices choose images of an ImageSet; load"):
+    with pytest.raises(SettingsError, match="indices choose among the images of an ImageSet; load"):
         process_batches(pixels_of, folder, size=SIZE, batch_size=3, indices=np.array([0]))
 
 
@@ -141,19 +141,42 @@ def test_a_batch_is_processed_when_it_is_asked_for() -> None:
     assert scorer.batches == [3, 3, 1]
 
 
-def test_progress_reaches_the_number_of_images(folder: Path) -> None:
-    for source, total in ((uniform(7), 7), (folder, 8)):
-        told: list[tuple[int, int, str]] = []
-        list(
-            process_batches(
-                pixels_of,
-                source,
-                size=SIZE,
-                batch_size=2,
-                progress=lambda *now, told=told: told.append(now),
-            )
-        )
-        assert told[-1] == (total, total, "images")
+def test_progress_counts_the_processed_images_of_a_set() -> None:
+    told: list[tuple[int, int, str]] = []
+
+    batches = process_batches(
+        lambda _: len(told),
+        uniform(7),
+        size=SIZE,
+        batch_size=3,
+        progress=lambda *now: told.append(now),
+    )
+    assert [batch.result for batch in batches] == [0, 1, 2]
+    assert told == [(3, 7, "images"), (6, 7, "images"), (7, 7, "images")]
+
+
+def test_progress_counts_the_images_of_the_indices() -> None:
+    told: list[tuple[int, int, str]] = []
+    indices = np.array([5, 0, 5, 2])
+    batches = process_batches(
+        pixels_of,
+        uniform(7),
+        size=SIZE,
+        batch_size=3,
+        indices=indices,
+        progress=lambda *now: told.append(now),
+    )
+    assert len(list(batches)) == 2
+    assert told == [(3, 4, "images"), (4, 4, "images")]
+
+
+def test_progress_reaches_the_number_of_files(folder: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    batches = process_batches(
+        pixels_of, folder, size=SIZE, batch_size=2, progress=lambda *now: told.append(now)
+    )
+    assert len(list(batches)) == 4
+    assert told[-1] == (8, 8, "images")
 
 
 def test_no_images_are_no_batches() -> None:
