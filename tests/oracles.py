@@ -186,6 +186,18 @@ def average_precision(positives: Vector, negatives: Vector) -> float:
     return total
 
 
+def aupr_trapezoid(positives: Vector, negatives: Vector) -> float:
+    """Area under the lines that join the points of all thresholds, from recall 0, precision 1."""
+    total, recall, precision = 0.0, 0.0, 1.0
+    for threshold in sorted({*positives, *negatives}, reverse=True):
+        hits = sum(p >= threshold for p in positives)
+        false = sum(n >= threshold for n in negatives)
+        new_recall, new_precision = hits / len(positives), hits / (hits + false)
+        total += (new_recall - recall) * (precision + new_precision) / 2
+        recall, precision = new_recall, new_precision
+    return total
+
+
 def fpr_at_95_ind(ind: Vector, ood: Vector) -> float:
     for threshold in sorted(ind):
         if sum(i <= threshold for i in ind) * 100 >= 95 * len(ind):

@@ -12,7 +12,7 @@ from oddone.bench.record import (
     TrainingImagesRecord,
 )
 from oddone.data.cifar import CIFAR10
-from oddone.evaluation import Evaluation, OODMetrics, OODResult
+from oddone.evaluation import Evaluation, OODMetrics, OODResult, OpenOODAupr
 from oddone.provenance import Machine
 
 
@@ -22,8 +22,8 @@ def made_up_record(table: str = "paper-sei", *oods: str, seeds: int = 1) -> Reco
     rows = tuple(
         RowRecord(
             row.names,
-            row.model.name,
-            row.how.words,
+            row.recipe.name,
+            row.scoring.description,
             tuple(
                 ResultRecord.of(_evaluation(0.5 + 0.01 * place + 0.05 * seed, names))
                 for seed in range(seeds)
@@ -65,6 +65,5 @@ def with_classes(record: Record, *classes: str) -> Record:
 
 def _evaluation(share: float, oods: tuple[str, ...]) -> Evaluation:
     metrics = OODMetrics(share, 1 - share, 1 - share, share, share)
-    return Evaluation(
-        1_000, share + 0.1, None, {name: OODResult(1_000, None, metrics) for name in oods}, {}
-    )
+    result = OODResult(1_000, None, metrics, OpenOODAupr(share, share))
+    return Evaluation(1_000, share + 0.1, None, dict.fromkeys(oods, result), {})

@@ -49,22 +49,25 @@ def test_every_metric_gets_the_two_sides_in_the_right_order(
     )
 
 
+OOD_SCORES = {
+    "easy": torch.tensor([7.0, 8.0]),
+    "hard": torch.tensor([-1.0]),
+    "middling": torch.tensor([1.5, 2.5, 9.0, 9.0]),
+}
+
+
 def three_sets(threshold: float | None = 2.5) -> Evaluation:
     """Return the evaluation of scores 0..3 against OOD sets that are easy, hard and in between."""
     return evaluate_scores(
         torch.arange(4.0),
-        {
-            "easy": torch.tensor([7.0, 8.0]),
-            "hard": torch.tensor([-1.0]),
-            "middling": torch.tensor([1.5, 2.5, 9.0, 9.0]),
-        },
+        OOD_SCORES,
         accuracy=0.75,
         threshold=threshold,
-        groups={"near": ("middling", "hard"), "far": ("easy",)},
+        averages={"near": ("middling", "hard"), "far": ("easy",)},
     )
 
 
-def test_flagged_images_are_those_above_the_threshold() -> None:
+def test_anomalous_images_are_those_above_the_threshold() -> None:
     evaluation = three_sets()
     assert (evaluation.images, evaluation.false_alarms) == (4, 1 / 4)
     assert {name: ood.detected for name, ood in evaluation.oods.items()} == {
@@ -74,18 +77,18 @@ def test_flagged_images_are_those_above_the_threshold() -> None:
     }
 
 
-def test_without_a_threshold_no_share_is_flagged() -> None:
+def test_without_a_threshold_no_share_is_called_anomalous() -> None:
     evaluation = three_sets(threshold=None)
     assert evaluation.false_alarms is None
     assert all(ood.detected is None for ood in evaluation.oods.values())
-    assert all(group.detected is None for group in evaluation.groups.values())
+    assert all(average.detected is None for average in evaluation.averages.values())
     assert evaluation.oods["easy"].metrics == three_sets().oods["easy"].metrics
 
 
-def test_in_a_group_every_set_counts_the_same_however_large() -> None:
+def test_in_an_average_every_set_counts_the_same_however_large() -> None:
     evaluation = three_sets()
     near, middling, hard = (
-        evaluation.groups["near"],
+        evaluation.averages["near"],
         evaluation.oods["middling"],
         evaluation.oods["hard"],
     )
@@ -93,15 +96,15 @@ def test_in_a_group_every_set_counts_the_same_however_large() -> None:
     assert near.detected == 1 / 4
     for mean, one, other in zip(near.metrics, middling.metrics, hard.metrics, strict=True):
         assert mean == pytest.approx((one + other) / 2)
-    assert evaluation.groups["far"].metrics == evaluation.oods["easy"].metrics
+    assert evaluation.averages["far"].metrics == evaluation.oods["easy"].metrics
 
 
 def test_a_set_that_is_named_twice_counts_once() -> None:
     odd = {"a": torch.tensor([2.0]), "b": torch.tensor([0.0])}
     ones, twice = (
-        evaluate_scores(torch.ones(1), odd, groups={"near": members}) for members in ("ab", "aab")
+        evaluate_scores(torch.ones(1), odd, averages={"near": members}) for members in ("ab", "aab")
     )
-    assert ones.groups == twice.groups
+    assert ones.averages == twice.averages
 
 
 def test_no_ood_set_leaves_the_accuracy_and_the_false_alarms() -> None:
@@ -118,21 +121,21 @@ def test_a_set_without_images_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "message"),
+    ("averages", "message"),
     [
         ({"near": ("svnh",)}, "near: there is no OOD set 'svnh'; did you mean 'svhn'?"),
         ({"far": ("svhn", "x")}, "far: there is no OOD set 'x'; the OOD sets are: svhn"),
-        ({"far": ()}, "the group 'far' has 0 OOD sets"),
+        ({"far": ()}, "the average 'far' has 0 OOD sets"),
     ],
 )
-def test_a_wrong_group_is_refused(groups: dict[str, tuple[str, ...]], message: str) -> None:
+def test_a_wrong_average_is_refused(averages: dict[str, tuple[str, ...]], message: str) -> None:
     with pytest.raises(SettingsError, match=f"^{message.replace('?', '[?]')}"):
-        evaluate_scores(torch.ones(1), {"svhn": torch.ones(1)}, groups=groups)
+        evaluate_scores(torch.ones(1), {"svhn": torch.ones(1)}, averages=averages)
 
 
-def test_a_group_without_any_ood_set_is_refused() -> None:
+def test_an_average_without_any_ood_set_is_refused() -> None:
     with pytest.raises(SettingsError, match="the OOD sets are: none"):
-        evaluate_scores(torch.ones(1), {}, groups={"near": ("svhn",)})
+        evaluate_scores(torch.ones(1), {}, averages={"near": ("svhn",)})
 
 
 # --- Files ------------------------------------------------------------------------------------
@@ -148,21 +151,61 @@ def test_json_holds_every_number() -> None:
         **evaluation.oods["middling"].metrics._asdict(),
     }
     assert content["averages"]["near"]["members"] == ["middling", "hard"]
-    assert content["averages"]["near"]["auroc"] == evaluation.groups["near"].metrics.auroc
+    assert content["averages"]["near"]["detected"] == 0.25
+    assert content["averages"]["near"]["auroc"] == evaluation.averages["near"].metrics.auroc
 
 
 def test_csv_is_what_openood_writes() -> None:
-    """OpenOOD: near sets, their mean, far sets, their mean; lines end as Python's csv has it."""
+    """OpenOOD: near sets, their mean, far sets, their mean; lines end as Python's csv has it.
+
+    Four images (IND) above the only OOD one: from the highest score down, precision is 0 until the
+    OOD image makes it 1/5, at once at recall 1. From the lowest up, IND images come second to
+    fifth, at precisions 1/2, 2/3, 3/4 and 4/5.
+    """
     lines = as_openood_csv(three_sets()).split("\r\n")
     assert lines[0] == "dataset,FPR@95,AUROC,AUPR_IN,AUPR_OUT,ACC"
     assert [line.split(",")[0] for line in lines[1:]] == [
         "middling", "hard", "nearood", "easy", "farood", "",
     ]  # fmt: skip
     assert lines[4] == "easy,0.00,100.00,100.00,100.00,75.00"
-    assert lines[2] == "hard,100.00,0.00,67.92,20.00,75.00"
+    of_ind = ((0 + 1 / 2) / 2 + (1 / 2 + 2 / 3) / 2 + (2 / 3 + 3 / 4) / 2 + (3 / 4 + 4 / 5) / 2) / 4
+    assert lines[2] == f"hard,100.00,0.00,{of_ind:.2%},10.00,75.00".replace("%", "")
 
 
-def test_csv_has_openoods_fpr_with_95_percent_of_ood_caught() -> None:
+def test_csv_has_openoods_aupr_and_json_average_precision() -> None:
+    evaluation = three_sets()
+    rows = {row["dataset"]: row for row in csv.DictReader(io.StringIO(as_openood_csv(evaluation)))}
+    ind = torch.arange(4.0)
+    expected = {
+        name: (
+            oracles.aupr_trapezoid((-ind).tolist(), (-ood).tolist()),
+            oracles.aupr_trapezoid(ood.tolist(), ind.tolist()),
+        )
+        for name, ood in OOD_SCORES.items()
+    }
+    expected["nearood"] = tuple(
+        (one + other) / 2 for one, other in zip(expected["middling"], expected["hard"], strict=True)
+    )
+    for name, (aupr_in, aupr_out) in expected.items():
+        assert rows[name]["AUPR_IN"] == f"{100 * aupr_in:.2f}"
+        assert rows[name]["AUPR_OUT"] == f"{100 * aupr_out:.2f}"
+    middling = as_json(evaluation)["oods"]["middling"]
+    assert middling["aupr_out"] == pytest.approx(
+        oracles.average_precision(OOD_SCORES["middling"].tolist(), ind.tolist())
+    )
+    assert f"{100 * middling['aupr_out']:.2f}" != rows["middling"]["AUPR_OUT"]
+
+
+def test_csv_has_openoods_names_of_the_sets() -> None:
+    oods = dict.fromkeys(("tiny_imagenet", "textures", "svhn"), torch.ones(2))
+    averages = {"near": ("tiny_imagenet",), "far": ("textures", "svhn")}
+    evaluation = evaluate_scores(torch.zeros(2), oods, averages=averages)
+    rows = csv.DictReader(io.StringIO(as_openood_csv(evaluation)))
+    assert [row["dataset"] for row in rows] == ["tin", "nearood", "texture", "svhn", "farood"]
+    assert list(as_json(evaluation)["oods"]) == ["tiny_imagenet", "textures", "svhn"]
+
+
+def test_csv_has_openoods_fpr_with_95_percent_of_ood_detected() -> None:
     """Of 20 OOD images one may slip through; of 4 IND images one is above the others."""
     ind, ood = torch.tensor([0.0, 0.0, 0.0, 5.0]), torch.tensor([-1.0] + [3.0] * 19)
     (row,) = csv.DictReader(io.StringIO(as_openood_csv(evaluate_scores(ind, {"odd": ood}))))
@@ -170,7 +213,7 @@ def test_csv_has_openoods_fpr_with_95_percent_of_ood_caught() -> None:
     assert ood_metrics(ind, ood).fpr_at_95_ind == 1
 
 
-def test_csv_without_groups_and_accuracy_has_the_sets_and_a_gap() -> None:
+def test_csv_without_averages_and_accuracy_has_the_sets_and_a_gap() -> None:
     odd = {"b": torch.ones(1), "a, quoted": torch.ones(1)}
     rows = list(csv.DictReader(io.StringIO(as_openood_csv(evaluate_scores(torch.zeros(1), odd)))))
     assert [row["dataset"] for row in rows] == ["b", "a, quoted"]
@@ -231,22 +274,22 @@ def noise(images: int) -> ImageSet:
     return replace(labelled([-1] * images), images=pixels)
 
 
-def test_evaluating_is_judging_what_the_detector_says(detector: Detector) -> None:
+def test_evaluating_a_detector_is_evaluating_its_scores(detector: Detector) -> None:
     known, odd = tiny_source(images=30, seed=2), noise(7)
-    evaluation = evaluate(detector, known, {"noise": odd}, groups={"far": ["noise"]})
+    evaluation = evaluate(detector, known, {"noise": odd}, averages={"far": ["noise"]})
     ind, ood = detector(known.images), detector(odd.images)
     assert evaluation == evaluate_scores(
         ind.scores,
         {"noise": ood.scores},
         accuracy=(ind.labels.numpy() == known.labels).mean(),
         threshold=detector.threshold,
-        groups={"far": ["noise"]},
+        averages={"far": ["noise"]},
     )
     assert evaluation.false_alarms == ind.anomalous.double().mean()
     assert evaluation.oods["noise"].detected == ood.anomalous.double().mean()
 
 
-def test_without_a_calibration_nothing_is_said_about_flags(detector: Detector) -> None:
+def test_without_a_calibration_no_share_is_called_anomalous(detector: Detector) -> None:
     uncalibrated = replace(detector, calibration=None)
     evaluation = evaluate(uncalibrated, noise(3), {"noise": noise(4)})
     assert (evaluation.accuracy, evaluation.false_alarms) == (None, None)
@@ -279,7 +322,11 @@ def test_mistakes_are_told_before_the_detector_works(detector: Detector) -> None
 
     with pytest.raises(SettingsError, match="no OOD set 'nois'; did you mean 'noise'"):
         evaluate(
-            detector, noise(1), {"noise": noise(1)}, groups={"near": ["nois"]}, progress=unexpected
+            detector,
+            noise(1),
+            {"noise": noise(1)},
+            averages={"near": ["nois"]},
+            progress=unexpected,
         )
     strange = replace(tiny_source(), classes=("class 0", "class 1", "klass 2"))
     with pytest.raises(DataError, match="'klass 2' .did you mean 'class 2'"):

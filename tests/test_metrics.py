@@ -8,10 +8,27 @@ from sklearn.metrics import roc_curve
 
 import oracles
 from oddone.errors import DataError
-from oddone.metrics import accuracy, aupr_in, aupr_out, auroc, fpr_at_95_ind, fpr_at_95_ood
+from oddone.metrics import (
+    accuracy,
+    aupr_in,
+    aupr_in_trapezoid,
+    aupr_out,
+    aupr_out_trapezoid,
+    auroc,
+    fpr_at_95_ind,
+    fpr_at_95_ood,
+)
 
 Metric = Callable[[object, object], float]
-METRICS: list[Metric] = [auroc, aupr_in, aupr_out, fpr_at_95_ind, fpr_at_95_ood]
+METRICS: list[Metric] = [
+    auroc,
+    aupr_in,
+    aupr_out,
+    aupr_in_trapezoid,
+    aupr_out_trapezoid,
+    fpr_at_95_ind,
+    fpr_at_95_ood,
+]
 metrics = pytest.mark.parametrize("metric", METRICS)
 
 # Few distinct values, so that ties are the rule.
@@ -21,6 +38,10 @@ ORACLES: dict[Metric, Callable[[list[float], list[float]], float]] = {
     auroc: oracles.auroc,
     aupr_out: lambda ind, ood: oracles.average_precision(ood, ind),
     aupr_in: lambda ind, ood: oracles.average_precision([-i for i in ind], [-o for o in ood]),
+    aupr_out_trapezoid: lambda ind, ood: oracles.aupr_trapezoid(ood, ind),
+    aupr_in_trapezoid: lambda ind, ood: oracles.aupr_trapezoid(
+        [-i for i in ind], [-o for o in ood]
+    ),
     fpr_at_95_ind: oracles.fpr_at_95_ind,
     fpr_at_95_ood: oracles.fpr_at_95_ood,
 }
@@ -50,12 +71,15 @@ def test_exchanging_the_two_sides_mirrors_the_metrics(ind: list[float], ood: lis
     mirrored_ind, mirrored_ood = [-o for o in ood], [-i for i in ind]
     assert auroc(ood, ind) == pytest.approx(1 - auroc(ind, ood))
     assert aupr_in(ind, ood) == pytest.approx(aupr_out(mirrored_ind, mirrored_ood))
+    assert aupr_in_trapezoid(ind, ood) == pytest.approx(
+        aupr_out_trapezoid(mirrored_ind, mirrored_ood)
+    )
     assert fpr_at_95_ood(ind, ood) == fpr_at_95_ind(mirrored_ind, mirrored_ood)
 
 
 def test_scores_that_separate_are_perfect() -> None:
     ind, ood = [0.0, 1.0, 2.0], [3.0, 4.0]
-    assert [metric(ind, ood) for metric in METRICS] == [1, 1, 1, 0, 0]
+    assert [metric(ind, ood) for metric in METRICS] == [1, 1, 1, 1, 1, 0, 0]
 
 
 @metrics
@@ -66,7 +90,32 @@ def test_a_metric_is_a_share_however_its_sums_are_rounded(metric: Metric) -> Non
 
 def test_constant_scores_know_nothing() -> None:
     ind, ood = [1.0] * 30, [1.0] * 10
-    assert [metric(ind, ood) for metric in METRICS] == [0.5, 0.75, 0.25, 1, 1]
+    assert [metric(ind, ood) for metric in METRICS] == [0.5, 0.75, 0.25, 0.875, 0.625, 1, 1]
+
+
+def test_trapezoids_join_the_points_of_the_curve() -> None:
+    ind, ood = [0.0, 2.0], [1.0, 3.0]
+    # From 3 down, (recall, precision) of OOD images: (1/2, 1), (1/2, 1/2), (1, 2/3), (1, 1/2).
+    assert aupr_out_trapezoid(ind, ood) == pytest.approx(1 / 2 + 1 / 2 * (1 / 2 + 2 / 3) / 2)
+    assert aupr_out(ind, ood) == pytest.approx(1 / 2 + 1 / 2 * 2 / 3)
+    # From 0 up, those of IND images are the same.
+    assert aupr_in_trapezoid(ind, ood) == pytest.approx(aupr_out_trapezoid(ind, ood))
+    # Two points: the tied scores, then all.
+    assert aupr_out_trapezoid([0.0], [5.0, 0.0]) == pytest.approx(1 / 2 + 1 / 2 * (1 + 2 / 3) / 2)
+
+
+@given(st.permutations(range(40)), st.integers(1, 39))
+def test_trapezoids_of_distinct_scores_are_hardly_less_than_average_precision(
+    order: list[int], n_ood: int
+) -> None:
+    """The m-th score from the top, if it is OOD, raises precision by at most 1 / m.
+
+    The trapezoid misses half of this rise times the step in recall, which is 1 / n_ood.
+    """
+    ood, ind = order[:n_ood], order[n_ood:]
+    most = sum(1 / m for m in range(1, 41)) / (2 * n_ood)
+    missed = aupr_out(ind, ood) - aupr_out_trapezoid(ind, ood)
+    assert -1e-12 < missed < most
 
 
 def test_fpr_is_read_off_the_roc_curve() -> None:

@@ -43,12 +43,12 @@ def aupr_in(ind_scores: Numbers, ood_scores: Numbers) -> float:
 def aupr_out_trapezoid(ind_scores: Numbers, ood_scores: Numbers) -> float:
     """Return the area under the precision-recall curve of OOD images, its points joined by lines.
 
-    OpenOOD measures AUPR so. Lines between points of that curve are too high, so `aupr_out` is
+    OpenOOD measures AUPR so. Where scores are tied, such lines are too high, so `aupr_out` is
     preferred.
     """
     ind, ood = _ranked(ind_scores, ood_scores)
     precision, recall, _ = precision_recall_curve(_targets(ind, ood), np.concatenate((ind, ood)))
-    return float(auc(recall, precision))
+    return min(float(auc(recall, precision)), 1.0)  # as above
 
 
 def aupr_in_trapezoid(ind_scores: Numbers, ood_scores: Numbers) -> float:

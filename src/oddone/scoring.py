@@ -80,11 +80,11 @@ def process_batches(
     """
     if batch_size < 1:
         raise SettingsError(f"batch_size={batch_size}: choose 1 or more, or None for a good one")
-    if not isinstance(source, ImageSet):
-        return _processed(process, stream(source, size=size, progress=progress), batch_size)
-    pictures = stream(source, size=size, indices=indices)
-    batches = _processed(process, pictures, batch_size)
-    return batches if progress is None else _shown(batches, len(source), indices, progress)
+    if not isinstance(source, ImageSet) or progress is None:
+        pictures = stream(source, size=size, indices=indices, progress=progress)
+        return _processed(process, pictures, batch_size)
+    batches = _processed(process, stream(source, size=size, indices=indices), batch_size)
+    return _shown(batches, len(source) if indices is None else len(indices), progress)
 
 
 def _processed(
@@ -97,16 +97,13 @@ def _processed(
 
 
 def _shown(
-    batches: Iterator[ProcessedBatch[Result]],
-    total: int,
-    indices: Int[np.ndarray, " some"] | None,
-    progress: Progress,
+    batches: Iterator[ProcessedBatch[Result]], total: int, progress: Progress
 ) -> Iterator[ProcessedBatch[Result]]:
     """Yield the batches of a set, whose progress counts what is processed, not what is read."""
     done = 0
     for batch in batches:
         done += len(batch.pictures)
-        progress(done, total if indices is None else len(indices), "images")
+        progress(done, total, "images")
         yield batch
 
 

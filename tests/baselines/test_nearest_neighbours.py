@@ -1,10 +1,10 @@
-from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
-from toys import features, normal, odd, quadrants, sighted, trained_with
+from toys import features, normal, odd, quadrants, score, sighted, trained_with
 
 from oddone.baselines import nearest_neighbours
 from oddone.baselines.nearest_neighbours import k_nearest, most_common
@@ -29,21 +29,45 @@ def test_the_score_is_the_distance_to_the_kth_nearest(k: int) -> None:
                 ** 0.5
             )
         expected.append(sorted(distances)[k - 1])
-    ours = nearest_neighbours(trained, source, k=k)(odd()).scores
+    ours = score(nearest_neighbours(trained, source, k=k), odd()).scores
     torch.testing.assert_close(ours.tolist(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_an_image_that_was_learned_is_at_distance_zero_and_has_its_own_name() -> None:
+def test_an_image_that_was_learned_is_at_distance_zero() -> None:
     source = normal()
-    judged = nearest_neighbours(sighted(), source, k=1)(source.images)
-    assert judged.scores.max() < 1e-6  # by cosines, rounding alone would make it 3e-4
-    assert judged.labels.tolist() == source.labels.tolist()
+    verdicts = score(nearest_neighbours(sighted(), source, k=1), source.images)
+    assert verdicts.scores.max() < 1e-6  # by cosines, rounding alone would make it 3e-4
+
+
+def test_the_label_is_the_classifier_s_where_there_is_one() -> None:
+    trained, source = sighted(), normal()
+    classifier = trained.network.classifier
+    assert classifier is not None
+    with torch.no_grad():
+        classifier.bias[2] = 1000.0  # whatever an image shows, it is called blue
+    verdicts = score(nearest_neighbours(trained, source, k=1), source.images)
+    assert verdicts.labels.tolist() == [2] * len(source)
+
+
+@pytest.mark.parametrize("k", [1, 9, 45])
+def test_without_a_classifier_the_label_is_what_most_of_the_k_nearest_are(k: int) -> None:
+    trained, source = trained_with(quadrants(), classifier=False), normal()
+    images = np.concatenate([source.images, odd()])
+    known, rows = (normalize(features(trained, each)) for each in (source.images, images))
+    expected = []
+    for row in rows:
+        nearest = sorted(range(60), key=lambda other: float((row - known[other]).norm()))[:k]
+        votes = [int(source.labels[other]) for other in nearest]
+        expected.append(max(range(3), key=votes.count))
+    verdicts = score(nearest_neighbours(trained, source, k=k), images)
+    assert verdicts.labels.tolist() == expected
+    assert len(set(expected)) > 1
 
 
 def test_the_length_of_features_does_not_matter() -> None:
     dim = odd() // 2 * 2
-    bright, dark = (nearest_neighbours(sighted(), normal(), k=5)(i).scores for i in (dim, dim // 2))
-    torch.testing.assert_close(bright, dark)
+    scorer = nearest_neighbours(sighted(), normal(), k=5)
+    torch.testing.assert_close(score(scorer, dim).scores, score(scorer, dim // 2).scores)
 
 
 def test_the_head_s_space_is_another() -> None:
@@ -54,7 +78,7 @@ def test_the_head_s_space_is_another() -> None:
             for images in (source.images, odd())
         ]
     expected = torch.cdist(heads[1].double(), heads[0].double()).kthvalue(5, dim=1).values
-    ours = nearest_neighbours(trained, source, k=5, space="head")(odd()).scores
+    ours = score(nearest_neighbours(trained, source, k=5, space="head"), odd()).scores
     torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -75,10 +99,10 @@ def test_of_very_many_images_some_of_every_class_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MODULE, "MOST_NEIGHBOURS", 6)
-    source = normal()
-    judge = nearest_neighbours(sighted(), source, k=1)
-    assert int((judge(source.images).scores < 1e-6).sum()) == 6
-    assert judge(source.images).labels.tolist() == source.labels.tolist()
+    trained, source = trained_with(quadrants(), classifier=False), normal()
+    verdicts = score(nearest_neighbours(trained, source, k=1), source.images)
+    assert int((verdicts.scores < 1e-6).sum()) == 6
+    assert verdicts.labels.tolist() == source.labels.tolist()
     with pytest.raises(SettingsError, match="k=7: choose it from 1 to 6"):
         nearest_neighbours(sighted(), source, k=7)
 
@@ -87,10 +111,3 @@ def test_of_very_many_images_some_of_every_class_are_remembered(
 def test_a_k_that_is_no_number_of_images_is_refused(k: int) -> None:
     with pytest.raises(SettingsError, match=f"k={k}: choose it from 1 to 60"):
         nearest_neighbours(sighted(), normal(), k=k)
-
-
-def test_an_encoder_without_a_classifier_will_do() -> None:
-    trained = sighted()
-    trained.network.classifier = None
-    trained = replace(trained, settings=replace(trained.settings, objective="mcl"))
-    assert nearest_neighbours(trained, normal(), k=5)(odd()).scores.isfinite().all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from toys import SIZE, normal, odd, quadrants, sighted, trained_with
+from toys import SIZE, normal, odd, quadrants, score, sighted, trained_with
 
 from oddone.baselines import msp, odin
 from oddone.encoders import TrainedNetwork
@@ -61,32 +61,34 @@ def test_the_score_is_the_paper_s(temperature: float, magnitude: float) -> None:
         )
         for image in images
     ]
-    ours = odin(trained, temperature, magnitude)(images).scores
+    ours = score(odin(trained, temperature, magnitude), images).scores
     # Around 1/3, what differs between images is in the last digits; those must be right, too.
     torch.testing.assert_close(ours, torch.tensor(expected).double(), rtol=1e-6, atol=2e-8)
 
 
 def test_a_temperature_of_one_without_perturbation_is_the_maximum_softmax() -> None:
-    ours = odin(sighted(), temperature=1.0, magnitude=0.0)(odd())
-    theirs = msp(sighted())(odd())
+    ours = score(odin(sighted(), temperature=1.0, magnitude=0.0), odd())
+    theirs = score(msp(sighted()), odd())
     torch.testing.assert_close(ours.scores, theirs.scores)
     assert torch.equal(ours.labels, theirs.labels)
 
 
 def test_the_perturbation_makes_every_image_look_more_normal() -> None:
     images = np.concatenate([normal(9).images, odd(9)])
-    as_they_are, moved = (odin(linear(), 1000.0, magnitude)(images) for magnitude in (0.0, 0.01))
+    as_they_are, moved = (
+        score(odin(linear(), 1000.0, magnitude), images) for magnitude in (0.0, 0.01)
+    )
     assert (moved.scores < as_they_are.scores).all()
     assert torch.equal(moved.labels, as_they_are.labels)
 
 
 def test_logits_that_are_all_higher_change_nothing() -> None:
     trained = trained_with(quadrants())
-    before = odin(trained)(odd()).scores
+    before = score(odin(trained), odd()).scores
     assert trained.network.classifier is not None
     with torch.no_grad():
         trained.network.classifier.bias += 3
-    torch.testing.assert_close(odin(trained)(odd()).scores, before, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(score(odin(trained), odd()).scores, before, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])

@@ -9,7 +9,7 @@ from oddone.bench.tables import TABLES
 from oddone.errors import SettingsError
 from oddone.training import TrainSettings
 
-ALL = sorted({row.model for table in TABLES.values() for row in table.rows}, key=repr)
+ALL = sorted({row.recipe for table in TABLES.values() for row in table.rows}, key=repr)
 
 
 def minutes(planned: Plan) -> float:
@@ -18,17 +18,17 @@ def minutes(planned: Plan) -> float:
     return planned.settings.minutes + (0 if planned.start is None else minutes(planned.start))
 
 
-@pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
-def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(model: Recipe) -> None:
-    assert minutes(plan(model, cpu_scale(7.0), seed=0)) == pytest.approx(7)
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(recipe: Recipe) -> None:
+    assert minutes(plan(recipe, cpu_scale(7.0), seed=0)) == pytest.approx(7)
 
 
-@pytest.mark.parametrize("model", ALL, ids=lambda model: model.name)
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
 @pytest.mark.parametrize(
     "scale", [paper_scale(), cpu_scale(1.0), toy_scale()], ids=lambda s: s.name
 )
-def test_no_image_is_held_out_and_the_seed_is_that_asked_for(model: Recipe, scale: object) -> None:
-    planned = plan(model, scale, seed=5)  # type: ignore[arg-type]
+def test_no_image_is_held_out_and_the_seed_is_that_asked_for(recipe: Recipe, scale: object) -> None:
+    planned = plan(recipe, scale, seed=5)  # type: ignore[arg-type]
     for each in (planned, planned.start):
         if each is not None:
             assert each.settings.held_out == 0
@@ -39,11 +39,11 @@ def test_mcl_at_the_paper_scale_is_the_paper_preset() -> None:
     assert plan(recipes.MCL, paper_scale(), 0).settings == TrainSettings(epochs=400.0, held_out=0.0)
 
 
-@pytest.mark.parametrize("model", [model for model in ALL if model.start is None])
+@pytest.mark.parametrize("recipe", [recipe for recipe in ALL if recipe.start is None])
 def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
-    model: Recipe,
+    recipe: Recipe,
 ) -> None:
-    settings = plan(model, paper_scale(), 0).settings
+    settings = plan(recipe, paper_scale(), 0).settings
     assert settings.batch.images * settings.poses_per_image == 1024
     assert settings.epochs is not None
     assert settings.epochs / settings.batch.images == 400 / 256
@@ -59,9 +59,11 @@ def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
     assert planned.start.settings.objective == "simclr"
 
 
-def test_only_the_small_models_are_resnet_18() -> None:
-    encoders = {model: plan(model, paper_scale(), 0).settings.model.encoder for model in ALL}
-    assert {model for model, encoder in encoders.items() if encoder == "resnet18"} == {
+def test_only_the_small_networks_are_resnet_18() -> None:
+    encoders = {
+        recipe: plan(recipe, paper_scale(), 0).settings.model.encoder_name for recipe in ALL
+    }
+    assert {recipe for recipe, encoder in encoders.items() if encoder == "resnet18"} == {
         recipes.SUPCLR_SMALL,
         recipes.CSI_SMALL,
         recipes.MCL_SMALL,
@@ -70,8 +72,8 @@ def test_only_the_small_models_are_resnet_18() -> None:
 
 
 def test_ablations_leave_out_what_they_say() -> None:
-    def settings(model: Recipe) -> TrainSettings:
-        return plan(model, paper_scale(), 0).settings
+    def settings(recipe: Recipe) -> TrainSettings:
+        return plan(recipe, paper_scale(), 0).settings
 
     assert settings(recipes.MCL_WITHOUT_SPA).loss.spa_weight == 0
     assert settings(recipes.MCL_WITHOUT_SPA).rotations == "none"

@@ -1,8 +1,9 @@
-"""Tables are filled: all methods train and judge, once each, and go on after a stop."""
+"""Tables are filled: all networks are trained and score, once each, and go on after a stop."""
 
 import csv
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from benches import Counting, Toys, known, odd, toy_bench, toy_record, toy_scale
 
 from oddone.bench import TABLES, Bench, BenchImages, Interrupted, Table, recipes, sample
 from oddone.bench.recipes import Plan, plan
+from oddone.data import ImageSet
 from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
+from oddone.training import Outcome, RunDirectory, TrainSettings, train_network
 
 ALL_TABLES = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 
@@ -41,7 +44,7 @@ def test_a_network_is_trained_once_for_all_rows_and_tables(toys: Toys) -> None:
     plans: set[str] = set()
     for table in TABLES.values():
         for row in table.rows:
-            wanted: Plan | None = plan(row.model, toys.bench.scale, seed=0)
+            wanted: Plan | None = plan(row.recipe, toys.bench.scale, seed=0)
             while wanted is not None:
                 plans.add(toys.bench.key(wanted))
                 wanted = wanted.start
@@ -70,6 +73,35 @@ def test_a_stopped_bench_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [model.steps for model in filled.models] == [2] * 4
 
 
+def test_ctrl_c_after_the_last_step_of_a_network_stops_the_bench_and_keeps_it(
+    tmp_path: Path,
+) -> None:
+    outcomes: list[Outcome] = []
+
+    def train(
+        source: ImageSet, settings: TrainSettings, run: RunDirectory, **given: Any
+    ) -> Outcome:
+        def at_the_last_step() -> bool:
+            return len(list(run.history())) == settings.steps
+
+        outcomes.append(train_network(source, settings, run, stop=at_the_last_step, **given))
+        return outcomes[-1]
+
+    table = of_rows(TABLES["paper-mcl"], "Baseline (w/o NT-Xent)", "MCL")
+    bench = Bench(tmp_path, toy_sets(), toy_scale(), train)
+    with pytest.raises(Interrupted):
+        bench.fill(table)
+    (outcome,) = outcomes
+    assert outcome.finished
+    assert outcome.stopped
+    assert bench.run_of(plan(recipes.CROSS_ENTROPY, bench.scale, 0)).encoder_path.is_file()
+    assert not bench.run_of(plan(recipes.MCL, bench.scale, 0)).path.exists()
+    going_on = Counting()
+    filled = toy_bench(tmp_path, going_on).fill(table)
+    assert len(going_on.trained) == 1
+    assert len(filled.rows) == 2
+
+
 def test_a_folder_that_a_crash_left_half_made_is_made_anew(tmp_path: Path) -> None:
     table = of_rows(TABLES["paper-mcl"], "Baseline (w/o NT-Xent)")
     bench = toy_bench(tmp_path, Counting())
@@ -91,7 +123,8 @@ def test_fine_tuning_begins_with_the_network_before(toys: Toys) -> None:
     wanted = plan(recipes.SIMCLR_FINE_TUNED, bench.scale, 0)
     assert wanted.start is not None
     before, after = (
-        load_network(bench.run_of(each).encoder).network.encoder for each in (wanted.start, wanted)
+        load_network(bench.run_of(each).encoder_path).network.encoder
+        for each in (wanted.start, wanted)
     )
     for (name, old), new in zip(before.named_parameters(), after.parameters(), strict=True):
         torch.testing.assert_close(old, new, msg=name)
@@ -127,7 +160,7 @@ def test_without_outliers_the_row_of_outlier_exposure_is_left_out(toys: Toys) ->
     assert filled.left_out == ("Outlier Exposure: no outliers to train on were given",)
 
 
-def test_groups_are_means_over_the_members_that_are_given(toys: Toys) -> None:
+def test_averages_are_means_over_the_members_that_are_given(toys: Toys) -> None:
     for row in toys.records["openood"].rows:
         (result,) = row.results
         assert result.averages["near"].members == ("cifar100",)
@@ -136,7 +169,7 @@ def test_groups_are_means_over_the_members_that_are_given(toys: Toys) -> None:
         assert result.averages["far"].auroc == pytest.approx(mean)
 
 
-def test_a_group_without_members_leaves_its_columns_out(tmp_path: Path) -> None:
+def test_an_average_without_members_leaves_its_columns_out(tmp_path: Path) -> None:
     bench = toy_bench(tmp_path, Counting(), toy_sets("svhn"))
     filled = bench.fill(of_rows(TABLES["openood"], "MSP"))
     assert list(filled.rows[0].results[0].averages) == ["far"]
@@ -147,7 +180,7 @@ def test_openood_has_its_own_file_for_each_row(toys: Toys) -> None:
     path = toys.bench.folder / "openood" / "mcl-sei-seed0.csv"
     with path.open() as file:
         names = [line["dataset"] for line in csv.DictReader(file)]
-    assert names == ["cifar100", "nearood", "svhn", "textures", "farood"]
+    assert names == ["cifar100", "nearood", "svhn", "texture", "farood"]
 
 
 def test_seeds_train_networks_of_their_own(tmp_path: Path) -> None:
@@ -165,7 +198,7 @@ def test_a_bench_without_ood_sets_is_refused(tmp_path: Path) -> None:
         Bench(tmp_path, sets, toy_scale()).fill(TABLES["paper-sei"])
 
 
-def test_an_ood_set_called_like_a_group_is_refused(tmp_path: Path) -> None:
+def test_an_ood_set_called_like_an_average_is_refused(tmp_path: Path) -> None:
     bench = toy_bench(tmp_path, Counting(), toy_sets("near"))
     with pytest.raises(SettingsError, match="near=.*choose another name"):
         bench.fill(TABLES["openood"])

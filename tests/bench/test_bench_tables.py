@@ -61,7 +61,7 @@ def test_rows_have_a_name_for_each_heading_and_a_number_for_each_column_or_none(
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_no_two_rows_of_a_table_ask_the_same(table: Table) -> None:
-    asked = [(row.model, row.how) for row in table.rows]
+    asked = [(row.recipe, row.scoring) for row in table.rows]
     assert len(set(asked)) == len(asked)
 
 
@@ -82,7 +82,7 @@ def collect(
     for column in table.columns:
         paper = table.paper_number(row.names, column)
         if paper is not None:
-            numbers.setdefault(((row.model, row.how), column), set()).add(paper)
+            numbers.setdefault(((row.recipe, row.scoring), column), set()).add(paper)
 
 
 def test_a_place_that_the_paper_leaves_empty_has_no_number() -> None:

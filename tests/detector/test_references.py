@@ -3,11 +3,10 @@ import io
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, strategies as st
 from PIL import Image
 
 from oddone.detector import References
-from oddone.detector.references import THUMBNAIL_PIXELS, as_thumbnail, choose_evenly
+from oddone.detector.references import THUMBNAIL_PIXELS, as_thumbnail
 from oddone.errors import ArtifactError, SettingsError
 
 
@@ -90,23 +89,3 @@ def test_a_thumbnail_shows_the_picture_and_is_small(size: int) -> None:
 def test_a_thumbnail_that_oddone_did_not_make_is_refused(thumbnail: bytes, message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
         references_of(torch.eye(2), thumbnail).nearest(torch.eye(2), 1)
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 9))
-def test_what_is_remembered_is_spread_over_the_classes(
-    labels: list[int], most: int, seed: int
-) -> None:
-    of_images = np.array(labels)
-    chosen = choose_evenly(of_images, most, seed)
-    assert len(chosen) == min(most, len(labels))
-    assert (np.diff(chosen) > 0).all()
-    counts = np.bincount(of_images[chosen], minlength=5)
-    left_out = np.bincount(of_images, minlength=5) - counts
-    # Where a class has images left, no other has two more.
-    assert all(counts.max() - counts[label] <= 1 for label in np.flatnonzero(left_out))
-    assert np.array_equal(chosen, choose_evenly(of_images, most, seed))
-
-
-def test_another_seed_remembers_other_images() -> None:
-    labels = np.arange(300) % 3
-    assert not np.array_equal(choose_evenly(labels, 30, 0), choose_evenly(labels, 30, 1))

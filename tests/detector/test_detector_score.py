@@ -1,3 +1,5 @@
+"""`Detector.score`: images of any number, one after the other."""
+
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +9,7 @@ from PIL import Image
 
 from oddone.data import ImageSet
 from oddone.data.decode import BATCH, decode
-from oddone.detector import Detector, Scored
+from oddone.detector import Detector, ScoredImage
 from oddone.errors import DataError, SettingsError
 
 
@@ -23,24 +25,29 @@ def folder(tmp_path: Path, source: ImageSet) -> Path:
     return root
 
 
-def test_a_stream_is_judged_as_its_images_are(
+def test_the_images_of_a_folder_get_the_verdicts_of_their_pixels(
     detector: Detector, source: ImageSet, folder: Path
 ) -> None:
-    verdicts = detector(source.images[:6])
-    p_values = detector.p_values(verdicts.scores)
     readable = [scored for scored in detector.score(folder) if scored.reason is None]
     assert [scored.path for scored in readable] == [str(folder / f"{i}.png") for i in range(6)]
-    for i, scored in enumerate(readable):
-        assert scored.score == pytest.approx(verdicts.scores[i].item(), abs=1e-5)
-        assert scored.label == detector.classes[verdicts.labels[i]]
-        assert scored.p_value == pytest.approx(p_values[i].item())
-        assert scored.anomalous == bool(verdicts.anomalous[i])
+    for scored, expected in zip(readable, detector(source.images[:6]), strict=True):
+        ours = scored.verdict
+        assert ours is not None
+        assert ours.score == pytest.approx(expected.score, abs=1e-5)
+        assert (ours.label, ours.anomalous) == (expected.label, expected.anomalous)
+        assert ours.p_value == pytest.approx(expected.p_value)
+        assert ours.probabilities is not None
+        assert expected.probabilities is not None
+        assert ours.probabilities.tolist() == pytest.approx(
+            expected.probabilities.tolist(), abs=1e-5
+        )
+        assert scored.class_name == detector.classes[expected.label]
 
 
 def test_what_cannot_be_read_has_its_place_and_no_verdict(detector: Detector, folder: Path) -> None:
     scored = list(detector.score(str(folder)))
     assert len(scored) == 8
-    assert scored[1] == Scored(str(folder / "1 empty.png"), None, None, None, None, "empty file")
+    assert scored[1] == ScoredImage(str(folder / "1 empty.png"), None, None, "empty file")
     assert scored[4].reason == "not an image of a known format"
 
 
@@ -49,29 +56,32 @@ def test_the_batches_do_not_matter(detector: Detector, folder: Path, batch_size:
     for one, other in zip(
         detector.score(folder, batch_size=batch_size), detector.score(folder), strict=True
     ):
-        assert one._replace(score=None) == other._replace(score=None)
-        assert one.score == (None if other.score is None else pytest.approx(other.score, abs=1e-5))
+        assert one._replace(verdict=None) == other._replace(verdict=None)
+        assert (one.verdict is None) == (other.verdict is None)
+        if one.verdict is not None and other.verdict is not None:
+            assert one.verdict.score == pytest.approx(other.verdict.score, abs=1e-5)
+            assert one.verdict.label == other.verdict.label
 
 
 def test_a_batch_without_a_picture_is_no_obstacle(detector: Detector, folder: Path) -> None:
     broken = [folder / "3 text.png", folder / "1 empty.png"]
-    assert [scored.label for scored in detector.score(broken)] == [None, None]
+    assert [scored.verdict for scored in detector.score(broken)] == [None, None]
 
 
 def test_images_of_any_size_in_memory_can_be_scored(detector: Detector, source: ImageSet) -> None:
     large = replace(source, images=source.images.repeat(2, axis=2).repeat(2, axis=3))
     scored = list(detector.score(large))
     assert [each.path for each in scored] == list(source.paths)
-    labels = [detector.classes.index(each.label) for each in scored if each.label]
+    labels = [each.verdict.label for each in scored if each.verdict is not None]
     assert np.mean(labels == source.labels) > 0.9
 
 
 def test_without_a_calibration_nothing_is_called_anomalous_or_normal(
     detector: Detector, folder: Path
 ) -> None:
-    scored = next(replace(detector, calibration=None).score(folder))
-    assert scored.score is not None
-    assert (scored.p_value, scored.anomalous) == (None, None)
+    verdict = next(replace(detector, calibration=None).score(folder)).verdict
+    assert verdict is not None
+    assert (verdict.p_value, verdict.anomalous) == (None, None)
 
 
 def test_neighbours_come_where_they_are_asked_for(
@@ -80,6 +90,7 @@ def test_neighbours_come_where_they_are_asked_for(
     scored = next(detector.score(folder, neighbours=2))
     expected = detector.explain(source.images[:1], 2)[0].neighbours
     assert [near.path for near in scored.neighbours] == [near.path for near in expected]
+    assert len(expected) == 2
     assert next(detector.score(folder)).neighbours == ()
 
 
@@ -107,12 +118,8 @@ def test_progress_reaches_the_number_of_files(detector: Detector, folder: Path) 
     assert told[-1] == (8, 8, "images")
 
 
-def test_a_missing_path_is_an_error_before_the_first_verdict(detector: Detector) -> None:
+def test_what_is_wrong_is_said_before_the_first_verdict(detector: Detector, folder: Path) -> None:
     with pytest.raises(DataError, match="'no/such' does not exist"):
         detector.score(["no/such"])
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_batch_without_images_is_an_error(detector: Detector, folder: Path, size: int) -> None:
-    with pytest.raises(SettingsError, match=f"batch_size={size}: choose 1 or more"):
-        detector.score(folder, batch_size=size)
+    with pytest.raises(SettingsError, match="batch_size=0: choose 1 or more"):
+        detector.score(folder, batch_size=0)
