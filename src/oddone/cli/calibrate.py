@@ -5,7 +5,7 @@ from pathlib import Path
 from cyclopts import App
 
 from oddone.cli.loading import find_file, load_images, open_detector
-from oddone.cli.out_file import check_out_file, os_errors_explained
+from oddone.cli.out_file import check_out_file
 from oddone.cli.terminal import describe_threshold, progress_with_warnings, say
 from oddone.errors import DataError
 
@@ -49,6 +49,5 @@ def calibrate(
     with progress_with_warnings() as progress:
         after = before.calibrate(images, false_alarms=false_alarms, progress=progress)
     file = find_file("detector", detector) if out is None else out
-    with os_errors_explained(file):
-        after.save(file)
+    after.save(file)
     say(f"the detector is {file}; {describe_threshold(after)}")

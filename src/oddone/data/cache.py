@@ -198,7 +198,7 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
 
 
 def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:
-    """Write the header of a .npy file. NumPy pads it, so that a larger count fits in place."""
+    """Write the header of a .npy file. NumPy pads it, so its length is the same for any count."""
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(stream, header)
 

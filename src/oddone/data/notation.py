@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 from oddone.data.arrays import read_arrays, resize_images
 from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
 from oddone.data.decode import ENDINGS
+from oddone.data.fashion import read_fashion
 from oddone.data.folder import (
     class_folders,
     describe_contents,
@@ -248,8 +249,6 @@ def _read_arrays(request: Request) -> ImageSet:
 
 
 def _read_fashion(request: Request) -> ImageSet:
-    from oddone.data.fashion import read_fashion  # noqa: PLC0415, rarely needed
-
     return read_fashion(request.place, request.split or "train")
 
 
