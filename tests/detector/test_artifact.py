@@ -493,9 +493,7 @@ def test_an_encoder_of_ones_own_is_passed_again(source: ImageSet, tmp_path: Path
         match="do not fit the encoder 'resnet10-w16' .*one of your own is passed as encoder=",
     ):
         Detector.load(path)
-    with pytest.raises(
-        ArtifactError, match=r"do not fit your OwnEncoder .*pass the encoder"
-    ):
+    with pytest.raises(ArtifactError, match=r"do not fit your OwnEncoder .*pass the encoder"):
         Detector.load(path, encoder=OwnEncoder(width=6))
 
 
