@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from oddone.detector import Calibration, Detector, Explanation
+from oddone.detector import Calibration, Detector
 from oddone.errors import SettingsError
+from oddone.verdicts import Verdict
 from oddone.wording import (
     describe_auroc,
     describe_neighbour,
@@ -21,18 +22,18 @@ from runs import tiny_source
 from small_detector import fitted
 
 
-def explained(detector: Detector, score: float) -> Explanation:
-    """Return the explanation of an image, as if its score were that."""
-    explanation = detector.explain(tiny_source().images[:1])[0]
+def verdict_at(detector: Detector, score: float) -> Verdict:
+    """Return the verdict on an image, as if its score were that."""
     assert detector.calibration is not None
     p_value = detector.calibration.p_values(torch.tensor([score])).item()
-    anomalous = score > detector.threshold
-    return explanation._replace(score=score, anomalous=anomalous, p_value=p_value)
+    anomalous = score > detector.calibration.threshold
+    verdict = detector(tiny_source().images[:1])[0]
+    return verdict._replace(score=score, anomalous=anomalous, p_value=p_value)
 
 
 def test_where_there_is_one_class_an_odd_image_is_not_it() -> None:
     detector = fitted(classes=1)
-    assert describe_verdict(detector, explained(detector, score=99.0)).headline == "no class 0"
+    assert describe_verdict(detector, verdict_at(detector, score=99.0)).headline == "no class 0"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_where_there_is_one_class_an_odd_image_is_not_it() -> None:
 def test_how_odd_is_a_share_of_normal_images(odder: int, share: str) -> None:
     scores = torch.arange(999.0, dtype=torch.float64)
     detector = replace(fitted(), calibration=Calibration(scores, 0.1))
-    words = describe_verdict(detector, explained(detector, score=998.5 - odder))
+    words = describe_verdict(detector, verdict_at(detector, score=998.5 - odder))
     assert words.rarity == f"This odd or odder: {share}"
 
 

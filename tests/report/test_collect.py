@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from figures_looked_at import check_layout, keys_of
 from PIL import Image
 
@@ -94,7 +95,7 @@ def test_the_sample_holds_all_of_a_small_set_and_some_of_a_large_one(
 ) -> None:
     assert np.bincount(report_data.sample.labels + 1)[0] == 50
     assert (report_data.sample.labels >= 0).sum() == 50
-    upright = detector.embedder.embed(module.torch.from_numpy(known.images)).embeddings[0]
+    upright = detector.embedder.embed(torch.from_numpy(known.images)).embeddings[0]
     np.testing.assert_allclose(report_data.sample.embeddings[:50], upright, atol=1e-5)
     monkeypatch.setattr(module, "MAX_IND_POINTS", 9)
     monkeypatch.setattr(module, "MAX_OOD_POINTS", 8)
@@ -125,7 +126,7 @@ def test_misses_are_the_least_odd_images_that_pass(
 def test_mistakes_have_another_name_than_their_label(
     known: ImageSet, report_data: ReportData, detector: Detector
 ) -> None:
-    wrong = np.flatnonzero(report_data.ind.labels != known.labels)
+    wrong = np.flatnonzero(report_data.ind.labels.numpy() != known.labels)
     assert len(wrong) >= 3
     least = wrong[report_data.ind.scores[wrong].argmin()]
     first = report_data.misclassified[0].image

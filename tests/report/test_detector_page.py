@@ -1,7 +1,7 @@
 import re
 from html.parser import HTMLParser
 
-from oddone.evaluation import Evaluation, OODMetrics, OODResult
+from oddone.evaluation import Evaluation, OODMetrics, OODResult, OpenOODAupr
 from oddone.report.detector_page import DEFINITIONS, DetectorChapter, render_detector_page
 from oddone.report.figures import Illustration
 from oddone.report.style import new_figure
@@ -41,7 +41,8 @@ class Elements(HTMLParser):
 
 def evaluation(name: str = "svhn", detected: float | None = 0.63) -> Evaluation:
     alarms = None if detected is None else 0.069
-    return Evaluation(1600, 0.83, alarms, {name: OODResult(400, detected, METRICS)}, {})
+    ood = OODResult(400, detected, METRICS, OpenOODAupr(0.9, 0.78))
+    return Evaluation(1600, 0.83, alarms, {name: ood}, {})
 
 
 def illustration(name: str = "roc", *, wide: bool = False) -> Illustration:

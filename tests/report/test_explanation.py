@@ -17,12 +17,12 @@ from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
 from oddone.report import draw_explanation, save_figure
 from oddone.report.style import ANOMALOUS, NORMAL, UNKNOWN, shorten
-from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
+from oddone.transforms import ViewSet, one_view, rotations, rotations_and_mirrors
 from oddone.wording import describe_neighbour, describe_verdict, format_score
 from runs import tiny_source
 from small_detector import fitted
 
-TURNED = ["turned 90°", "turned 180°", "turned 270°"]
+ROTATED = ["rotated 90°", "rotated 180°", "rotated 270°"]
 MIRRORED = ["mirrored 90°", "mirrored 180°", "mirrored 270°"]
 
 
@@ -50,7 +50,7 @@ def odd(detector: Detector, image: np.ndarray) -> Figure:
 
 def renamed(detector: Detector, classes: list[str]) -> Detector:
     trained = replace(detector.embedder.trained, classes=tuple(classes))
-    return replace(detector, encoder=replace(detector.encoder, trained=trained))
+    return replace(detector, embedder=replace(detector.embedder, trained=trained))
 
 
 def explained(detector: Detector, image: np.ndarray, score: float | None = None) -> Explanation:
@@ -60,8 +60,9 @@ def explained(detector: Detector, image: np.ndarray, score: float | None = None)
         return explanation
     assert detector.calibration is not None
     p_value = detector.calibration.p_values(torch.tensor([score])).item()
-    anomalous = score > detector.threshold
-    return explanation._replace(score=score, anomalous=anomalous, p_value=p_value)
+    anomalous = score > detector.calibration.threshold
+    verdict = explanation.verdict._replace(score=score, anomalous=anomalous, p_value=p_value)
+    return explanation._replace(verdict=verdict)
 
 
 def drawn(detector: Detector, image: np.ndarray, score: float | None = None) -> Figure:
@@ -75,10 +76,12 @@ def test_a_normal_image_is_named_and_blue(
     detector: Detector, image: np.ndarray, normal: Figure
 ) -> None:
     words = words_of(normal)
-    name = detector.classes[explained(detector, image).label]
+    name = detector.classes[explained(detector, image).verdict.label]
     headline = normal.texts[words.index("This image is") + 1]
     assert (headline.get_text(), headline.get_color()) == (name, NORMAL)
-    verdict = describe_verdict(detector, explained(detector, image, score=0.9 * detector.threshold))
+    verdict = describe_verdict(
+        detector, explained(detector, image, score=0.9 * detector.threshold).verdict
+    )
     assert verdict.rarity in words
     score, threshold = format_score(0.9 * detector.threshold), format_score(detector.threshold)
     assert f"Its score is {score}, and images above {threshold} are called odd." in words
@@ -89,7 +92,7 @@ def test_an_odd_image_is_none_of_the_classes_and_vermilion(
     detector: Detector, image: np.ndarray, odd: Figure
 ) -> None:
     words = words_of(odd)
-    name = detector.classes[explained(detector, image).label]
+    name = detector.classes[explained(detector, image).verdict.label]
     headline = odd.texts[words.index("This image is") + 1]
     assert (headline.get_text(), headline.get_color()) == ("none of the 3 classes", ANOMALOUS)
     assert "This odd or odder: none of 60 normal images" in words
@@ -135,27 +138,27 @@ def test_small_images_are_enlarged_without_blur(image: np.ndarray, normal: Figur
     ("views", "names"),
     [
         (one_view, ["as it is"]),
-        (rotations, ["as it is", *TURNED, "together"]),
-        (rotations_and_mirrors, ["as it is", *TURNED, "mirrored", *MIRRORED, "together"]),
+        (rotations, ["as it is", *ROTATED, "together"]),
+        (rotations_and_mirrors, ["as it is", *ROTATED, "mirrored", *MIRRORED, "together"]),
     ],
 )
 def test_each_view_has_its_picture_and_its_distance(
-    image: np.ndarray, views: MakeViews, names: list[str]
+    image: np.ndarray, views: ViewSet, names: list[str]
 ) -> None:
     detector = fitted(views=views)
     explanation = explained(detector, image)
     figure = draw_explanation(detector, image, explanation)
     (axes,) = axes_of(figure, "views")
-    distances = explanation.distances[:, explanation.label].tolist()
-    fused = detector.fuse(explanation.distances[:, None])[0, explanation.label].item()
+    distances = explanation.distances[:, explanation.verdict.label].tolist()
+    fused = detector.fuse(explanation.distances[:, None])[0, explanation.verdict.label].item()
     together = [fused] if len(distances) > 1 else []
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(distances + together)
     words = words_of(figure)
     for name, distance in zip(names, distances + together, strict=True):
         assert words[words.index(name) + 1] == format_score(distance)
     pictures = [axes.images[0].get_array() for axes in axes_of(figure, "view")]
-    made = views(torch.from_numpy(image)[None].float()).images[:, 0]
-    np.testing.assert_array_equal(np.stack(pictures), made.permute(0, 2, 3, 1).byte())
+    made = views(torch.from_numpy(image)[None])[:, 0]
+    np.testing.assert_array_equal(np.stack(pictures), made.permute(0, 2, 3, 1))
     check_layout(figure)
 
 
@@ -165,7 +168,7 @@ def test_views_of_an_image_that_is_its_own_mirror_image_have_their_names(
     blank = np.zeros((3, 16, 16), dtype=np.uint8)
     words = words_of(drawn(detector, blank))
     start = words.index("as it is")
-    assert words[start : start + 16 : 2] == ["as it is", *TURNED, "mirrored", *MIRRORED]
+    assert words[start : start + 16 : 2] == ["as it is", *ROTATED, "mirrored", *MIRRORED]
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -174,10 +177,10 @@ def test_all_classes_have_a_bar_the_likeliest_first(classes: int, image: np.ndar
     explanation = explained(detector, image)
     figure = draw_explanation(detector, image, explanation)
     (axes,) = axes_of(figure, "classes")
-    likely = explanation.probabilities.sort(descending=True)
+    likely = explanation.verdict.probabilities.sort(descending=True)
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(likely.values.tolist())
     names = [detector.classes[label] for label in likely.indices]
-    assert names[0] == detector.classes[explanation.label]
+    assert names[0] == detector.classes[explanation.verdict.label]
     words = words_of(figure)
     start = words.index("if it is one of them at all") + 1
     assert words[start : start + 2 * classes : 2] == names
@@ -196,7 +199,7 @@ def test_the_views_together_make_the_score(detector: Detector, image: np.ndarray
     explanation = explained(detector, image)
     (axes,) = axes_of(draw_explanation(detector, image, explanation), "views")
     *views, together = (bar.get_width() for bar in axes.patches)
-    assert together == pytest.approx(explanation.score)
+    assert together == pytest.approx(explanation.verdict.score)
     nearest = detector.fuse(explanation.distances[:, None])[0].argmin()
     assert views == pytest.approx(explanation.distances[:, nearest].tolist())
 
@@ -290,7 +293,8 @@ def test_long_and_strange_names_are_shortened_in_the_middle(
     near = explanation.neighbours[0]._replace(path="folder/" * 500 + "near.png")
     explanation = explanation._replace(neighbours=(near, *explanation.neighbours[1:]))
     for label in range(3):
-        explanation = explanation._replace(label=label, anomalous=label == 0)
+        verdict = explanation.verdict._replace(label=label, anomalous=label == 0)
+        explanation = explanation._replace(verdict=verdict)
         figure = draw_explanation(detector, image, explanation, title="a/" * 500 + "one.png")
         check_layout(figure)
         words = words_of(figure)

@@ -184,9 +184,7 @@ def _missed(
     detector: Detector, oods: Mapping[str, ImageSet], verdicts: Mapping[str, Verdicts]
 ) -> list[Case]:
     """Return the images of each OOD set in turn with the lowest scores that pass for normal."""
-    ranked = {
-        name: np.argsort(each.scores.numpy(), kind="stable") for name, each in verdicts.items()
-    }
+    ranked = {name: _by_score(each) for name, each in verdicts.items()}
     in_turn = [
         (name, int(ranked[name][index]))
         for index in range(MAX_CASES)
@@ -206,11 +204,10 @@ def _misclassified(
     detector: Detector, known: ImageSet, labels: Int64[np.ndarray, " images"], verdicts: Verdicts
 ) -> list[Case]:
     """Return the test images with the wrong label that have the lowest scores."""
-    wrong = np.flatnonzero((labels >= 0) & (labels != verdicts.labels.numpy()))
+    wrong = (labels >= 0) & (labels != verdicts.labels.numpy())
+    by_score = _by_score(verdicts)
     cases = []
-    for image in wrong[np.argsort(verdicts.scores.numpy()[wrong], kind="stable")][
-        :MAX_CASES
-    ].tolist():
+    for image in by_score[wrong[by_score]][:MAX_CASES].tolist():
         explanation = _explained(detector, known, image)
         taken = f"→ {detector.classes[explanation.verdict.label]}"
         words = (detector.classes[labels[image]], taken)
