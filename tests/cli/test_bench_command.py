@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oddone.bench import Scale
+from oddone.bench import Scale, write_record
 from oddone.training import Outcome
+from records import made_up_record
 from runs import tiny_settings, tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -70,7 +71,8 @@ def test_a_table_is_filled_recorded_and_shown(
         assert mark in printed
     page, text = tmp_path / "page.html", tmp_path / "text.txt"
     run_oddone("bench", "show", str(path), "--format", "html", "--out", str(page))
-    assert page.read_text().startswith("<!doctype html>")
+    run_oddone("report", str(path), "--out", str(tmp_path / "report.html"))
+    assert page.read_text() == (tmp_path / "report.html").read_text()
     run_oddone("bench", "show", str(path), "--out", str(text))
     assert "MCL + 8-way SEI" in text.read_text()
     code, printed, _ = run_oddone("bench", "show", str(path))
@@ -139,10 +141,34 @@ def test_a_file_is_no_folder_for_records(run_oddone: Run, words: list[str], tmp_
     assert "it is a file; name a folder" in told
 
 
+def test_a_folder_stands_for_the_records_in_it_sorted_by_name(
+    run_oddone: Run, tmp_path: Path
+) -> None:
+    for table in ("paper-sei", "paper-main"):
+        write_record(tmp_path, made_up_record(table, "svhn"))
+    (tmp_path / "2026-11-16-speed-loss.json").write_text("{}")
+    (tmp_path / "models" / "a-bench-b.json").mkdir(parents=True)
+    code, printed, told = run_oddone("bench", "show", str(tmp_path), "--format", "csv")
+    assert (code, told) == (0, "")
+    tables = list(dict.fromkeys(line.split(",")[0] for line in printed.splitlines()))
+    assert tables == ["table", "paper-main", "paper-sei"]
+    code, printed, _ = run_oddone("bench", "show", str(tmp_path), "--format", "html")
+    assert code == 0
+    assert "<h1>Report on paper-main and paper-sei</h1>" in printed
+
+
+def test_a_folder_without_records_is_an_error(run_oddone: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    code, printed, told = run_oddone("bench", "show", str(tmp_path))
+    assert (code, printed) == (2, "")
+    assert f"{tmp_path} holds no record of oddone bench (*-bench-*.json); name another" in told
+    assert told.count("\n") == 1
+
+
 def test_show_asks_for_a_record_and_a_folder_that_exists(run_oddone: Run, tmp_path: Path) -> None:
     code, _, told = run_oddone("bench", "show")
     assert code == 2
-    assert "name a record: oddone bench show RECORD" in told
+    assert "name a record or a folder of records: oddone bench show RECORD" in told
     missing = tmp_path / "nowhere" / "page.html"
     code, _, told = run_oddone("bench", "show", "record.json", "--out", str(missing))
     assert code == 2

@@ -1,13 +1,13 @@
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-
 from oddone.data.decode import decode
 from oddone.detector import Detector
+from PIL import Image
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -118,15 +118,24 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
-def test_without_matplotlib_the_error_says_what_to_install(
-    run_oddone: Run, picture: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("oddone.report")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, _, complained = run_oddone("explain", "run", str(picture), "--out", "why.png")
-    assert (code, complained.count("\n")) == (2, 1)
-    assert "pip install 'oddone[report]'" in complained
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        ("explain run one.png --out why.png", "matplotlib"),
+        ("bench show record.json --format html", "jinja2"),
+    ],
+)
+def test_without_the_extra_the_error_says_what_to_install(words: str, package: str) -> None:
+    script = f"""if True:
+        import sys
+        sys.modules[{package!r}] = None
+        from oddone.cli import main
+        main()
+        """
+    line = [sys.executable, "-c", script, *words.split()]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"need {package}, which is not installed: pip install 'oddone[report]'" in done.stderr
 
 
 def test_the_help_has_an_example_and_warns_of_overwriting(run_oddone: Run) -> None:

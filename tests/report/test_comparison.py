@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from oddone.report.comparison import (
     Comparison,
     Measure,
-    Method,
-    Number,
-    Printed,
+    MeasuredNumber,
+    MethodRow,
+    PaperNumber,
     draw_comparison,
 )
 from oddone.report.style import NORMAL
@@ -18,15 +18,15 @@ AUROC, FPR = Measure("SVHN", "AUROC"), Measure("CIFAR-100", "FPR@95", lower_is_b
 LONG = "a method whose name is far too long for one line of a figure"
 
 
-def number(ours: float, paper: float | None = None, spread: float | None = None) -> Number:
-    printed = None if paper is None else Printed(paper, f"▼ {paper}", "worse")
-    return Number(ours, f"{ours:.1f}", spread, printed)
+def number(ours: float, paper: float | None = None, spread: float | None = None) -> MeasuredNumber:
+    printed = None if paper is None else PaperNumber(paper, f"▼ {paper}", "worse")
+    return MeasuredNumber(ours, f"{ours:.1f}", spread, printed)
 
 
 def comparison(
-    *numbers: list[Number | None], measures: tuple[Measure, ...] = (AUROC, FPR)
+    *numbers: list[MeasuredNumber | None], measures: tuple[Measure, ...] = (AUROC, FPR)
 ) -> Comparison:
-    methods = [Method([f"method {place}"], each) for place, each in enumerate(numbers)]
+    methods = [MethodRow([f"method {index}"], each) for index, each in enumerate(numbers)]
     return Comparison(["Method"], measures, methods)
 
 
@@ -62,7 +62,7 @@ def test_each_measure_has_a_panel_with_our_dots_and_the_papers() -> None:
 
 def test_the_best_of_ours_is_the_lowest_where_lower_is_better() -> None:
     compared = comparison([number(70), number(60)], [number(80), number(50)], [None, None])
-    assert [compared.best(place).ours for place in (0, 1)] == [80, 50]
+    assert [compared.best(index).ours for index in (0, 1)] == [80, 50]
     lines = [axes.lines[0].get_xdata() for axes in draw_comparison(compared).axes]
     assert lines == [[80, 80], [50, 50]]
 
@@ -94,8 +94,8 @@ def test_many_methods_and_measures_fit(measures: int) -> None:
 
 def test_a_method_with_long_names_takes_two_lines() -> None:
     methods = [
-        Method(["MCL", "avg"], [number(1)]),
-        Method([LONG, "as printed"], [number(2)]),
+        MethodRow(["MCL", "avg"], [number(1)]),
+        MethodRow([LONG, "as printed"], [number(2)]),
     ]
     figure = draw_comparison(Comparison(["Model", "Agg"], [AUROC], methods))
     words = words_of(figure)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from figures_looked_at import check_layout, keys_of, words_of
 from matplotlib.colors import same_color
+from oddone.report.style import ANOMALOUS, NORMAL, UNKNOWN
 
 from oddone.report.distributions import draw_distributions
-from oddone.report.style import NORMAL, ODD, UNKNOWN
 
 GENERATOR = np.random.default_rng(0)
 RIGHT, WRONG = GENERATOR.normal(3, 1, 400), GENERATOR.normal(4, 1, 60)
@@ -18,9 +18,9 @@ def test_each_ood_set_has_a_panel_with_three_groups() -> None:
     assert [text.get_text() for text in figure.texts] == list(OODS)
     for axes in figure.axes:
         *curves, threshold = axes.lines
-        assert [line.get_color() for line in curves] == [NORMAL, UNKNOWN, ODD]
+        assert [line.get_color() for line in curves] == [NORMAL, UNKNOWN, ANOMALOUS]
         assert set(threshold.get_xdata()) == {5.5}
-        for histogram, colour in zip(axes.patches, (NORMAL, UNKNOWN, ODD), strict=True):
+        for histogram, colour in zip(axes.patches, (NORMAL, UNKNOWN, ANOMALOUS), strict=True):
             assert same_color(histogram.get_facecolor()[:3], colour)
         assert axes.get_ylabel() == "density"
     assert figure.axes[-1].get_xlabel() == "score (higher is odder)"

@@ -11,16 +11,16 @@ from figures_looked_at import axes_of, check_layout, words_of
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
-from PIL import Image
-from small_detector import fitted
-
 from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
-from oddone.report import draw_explanation, save_figure
-from oddone.report.style import NORMAL, ODD, UNKNOWN, shortened
-from oddone.report.words import in_words, legible, number
+from oddone.report.style import ANOMALOUS, NORMAL, UNKNOWN, shorten
 from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
+from PIL import Image
 from runs import tiny_source
+from small_detector import fitted
+
+from oddone.report import draw_explanation, save_figure
+from oddone.wording import describe_verdict, format_score
 
 TURNED = ["turned 90°", "turned 180°", "turned 270°"]
 MIRRORED = ["mirrored 90°", "mirrored 180°", "mirrored 270°"]
@@ -78,9 +78,9 @@ def test_a_normal_image_is_named_and_blue(
     name = detector.classes[explained(detector, image).label]
     headline = normal.texts[words.index("This image is") + 1]
     assert (headline.get_text(), headline.get_color()) == (name, NORMAL)
-    verdict = in_words(detector, explained(detector, image, score=0.9 * detector.threshold))
-    assert verdict.how_odd in words
-    score, threshold = number(0.9 * detector.threshold), number(detector.threshold)
+    verdict = describe_verdict(detector, explained(detector, image, score=0.9 * detector.threshold))
+    assert verdict.rarity in words
+    score, threshold = format_score(0.9 * detector.threshold), format_score(detector.threshold)
     assert f"Its score is {score}, and images above {threshold} are called odd." in words
     assert "one.png" in words
 
@@ -91,37 +91,11 @@ def test_an_odd_image_is_none_of_the_classes_and_vermilion(
     words = words_of(odd)
     name = detector.classes[explained(detector, image).label]
     headline = odd.texts[words.index("This image is") + 1]
-    assert (headline.get_text(), headline.get_color()) == ("none of the 3 classes", ODD)
+    assert (headline.get_text(), headline.get_color()) == ("none of the 3 classes", ANOMALOUS)
     assert "This odd or odder: none of 60 normal images" in words
     assert any(
         line.endswith(f"are called odd. The likeliest class would be {name}.") for line in words
     )
-
-
-def test_where_there_is_one_class_an_odd_image_is_not_it() -> None:
-    detector = fitted(classes=1)
-    image = tiny_source().images[0]
-    assert in_words(detector, explained(detector, image, score=99.0)).headline == "no class 0"
-
-
-@pytest.mark.parametrize(
-    ("odder", "share"),
-    [
-        (0, "none of 999 normal images"),
-        (1, "1 in 500 normal images"),
-        (4, "1 in 200 normal images"),
-        (98, "1 in 10 normal images"),
-        (149, "15% of normal images"),
-        (999, "100% of normal images"),
-    ],
-)
-def test_how_odd_is_a_share_of_normal_images(
-    detector: Detector, image: np.ndarray, odder: int, share: str
-) -> None:
-    scores = torch.arange(999.0, dtype=torch.float64)
-    detector = replace(detector, calibration=Calibration(scores, 0.1))
-    words = in_words(detector, explained(detector, image, score=998.5 - odder))
-    assert words.how_odd == f"This odd or odder: {share}"
 
 
 def test_neighbours_are_shown_with_label_similarity_and_path(
@@ -169,11 +143,20 @@ def test_each_view_has_its_picture_and_its_distance(
     assert [bar.get_width() for bar in axes.patches] == pytest.approx(distances + together)
     words = words_of(figure)
     for name, distance in zip(names, distances + together, strict=True):
-        assert words[words.index(name) + 1] == number(distance)
+        assert words[words.index(name) + 1] == format_score(distance)
     pictures = [axes.images[0].get_array() for axes in axes_of(figure, "view")]
     made = views(torch.from_numpy(image)[None].float()).images[:, 0]
     np.testing.assert_array_equal(np.stack(pictures), made.permute(0, 2, 3, 1).byte())
     check_layout(figure)
+
+
+def test_views_of_an_image_that_is_its_own_mirror_image_have_their_names(
+    detector: Detector,
+) -> None:
+    blank = np.zeros((3, 16, 16), dtype=np.uint8)
+    words = words_of(drawn(detector, blank))
+    start = words.index("as it is")
+    assert words[start : start + 16 : 2] == ["as it is", *TURNED, "mirrored", *MIRRORED]
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -212,7 +195,7 @@ def test_the_views_together_make_the_score(detector: Detector, image: np.ndarray
 def test_what_decides_has_the_verdicts_colour_in_every_chart(
     detector: Detector, normal: Figure, odd: Figure
 ) -> None:
-    for figure, times, colour in ((normal, 0.9, NORMAL), (odd, 1.3, ODD)):
+    for figure, times, colour in ((normal, 0.9, NORMAL), (odd, 1.3, ANOMALOUS)):
         (views,), (classes,), (scores,) = (
             axes_of(figure, label) for label in ("views", "classes", "scores")
         )
@@ -222,7 +205,7 @@ def test_what_decides_has_the_verdicts_colour_in_every_chart(
         line = scores.lines[-1]
         assert same_color(line.get_color(), colour)
         assert line.get_xdata()[0] == pytest.approx(times * detector.threshold)
-        assert f"this image {number(times * detector.threshold)}" in words_of(figure)
+        assert f"this image {format_score(times * detector.threshold)}" in words_of(figure)
 
 
 def test_the_histogram_counts_the_normal_images(detector: Detector, normal: Figure) -> None:
@@ -232,8 +215,10 @@ def test_the_histogram_counts_the_normal_images(detector: Detector, normal: Figu
     counts, edges = np.histogram(detector.calibration.scores, len(bars))
     assert [bar.get_height() for bar in bars] == counts.tolist()
     assert [bar.get_x() for bar in bars] == pytest.approx(edges[:-1])
-    (odd_zone,) = (bar for bar in axes.patches if same_color(bar.get_facecolor()[:3], ODD))
-    assert odd_zone.get_x() == detector.threshold
+    (anomalous_zone,) = (
+        bar for bar in axes.patches if same_color(bar.get_facecolor()[:3], ANOMALOUS)
+    )
+    assert anomalous_zone.get_x() == detector.threshold
 
 
 def test_the_threshold_is_marked_and_the_axes_are_named(detector: Detector, normal: Figure) -> None:
@@ -241,7 +226,7 @@ def test_the_threshold_is_marked_and_the_axes_are_named(detector: Detector, norm
         axes_of(normal, label) for label in ("views", "classes", "scores")
     )
     assert scores.lines[0].get_xdata()[0] == detector.threshold
-    assert scores.texts[0].get_text() == f"threshold {number(detector.threshold)}"
+    assert scores.texts[0].get_text() == f"threshold {format_score(detector.threshold)}"
     assert (scores.get_xlabel(), scores.get_ylabel()) == ("score", "normal images")
     assert (views.get_xlabel(), classes.get_xlabel()) == ("distance", "probability")
 
@@ -272,7 +257,7 @@ def test_wherever_the_score_is_its_words_have_room(
     check_layout(figure)
     beyond = [line for line in words_of(figure) if line.endswith("→")]
     assert beyond == (
-        [f"this image {number(1000 * detector.threshold)} →"] if times == 1000 else []
+        [f"this image {format_score(1000 * detector.threshold)} →"] if times == 1000 else []
     )
 
 
@@ -311,18 +296,7 @@ def test_long_and_strange_names_are_shortened_in_the_middle(
     [(9, "abcdefgh"), (8, "abcdefgh"), (7, "abc…fgh"), (6, "abc…gh"), (2, "a…"), (1, "…")],
 )
 def test_the_middle_of_a_name_gives_way(most: int, short: str) -> None:
-    assert shortened("abcdefgh", most) == short
-
-
-def test_a_legible_name_is_one_line_of_what_can_be_shown() -> None:
-    assert legible(" a\tb\r\n\x00c\udce9  d ") == "a b c d"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.00"), (9.876, "9.88"), (118.24, "118.2"), (1204.4, "1,204")]
-)
-def test_numbers_are_as_exact_as_needed(value: float, text: str) -> None:
-    assert number(value) == text
+    assert shorten("abcdefgh", most) == short
 
 
 # --- Files ------------------------------------------------------------------------------------
@@ -362,7 +336,7 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", path, len(content))
 
-    monkeypatch.setattr("oddone.report.style.write_bytes", full)
+    monkeypatch.setattr("oddone.report.style.write_atomic", full)
     with pytest.raises(SettingsError, match="cannot be written: No space left on device"):
         save_figure(figure, tmp_path / "a.png")
 
@@ -376,11 +350,14 @@ def test_drawing_leaves_matplotlib_as_it_was(detector: Detector, image: np.ndarr
     assert plt.get_fignums() == []
 
 
-def test_without_matplotlib_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_the_extra_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("oddone.report")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SettingsError, match=r"pip install 'oddone\[report\]'"):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        SettingsError, match=rf"need {package}, which .*: pip install 'oddone\[report\]'"
+    ):
         importlib.import_module("oddone.report")

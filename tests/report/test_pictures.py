@@ -8,10 +8,10 @@ from figures_looked_at import axes_of, check_layout, words_of
 from matplotlib.colors import same_color
 from PIL import Image
 
-from oddone.report.artefacts import BothWays, Shrunk, draw_artefacts
-from oddone.report.cases import Captioned, Case, draw_cases
-from oddone.report.style import ODD
-from oddone.report.views import View, Viewed, draw_views
+from oddone.report.cases import CaptionedImage, Case, draw_cases
+from oddone.report.resize_artefacts import ResizedImage, ResizedPair, draw_artefacts
+from oddone.report.style import ANOMALOUS
+from oddone.report.views import ImageViews, View, draw_views
 
 
 def picture(seed: int, side: int = 8) -> np.ndarray:
@@ -19,12 +19,12 @@ def picture(seed: int, side: int = 8) -> np.ndarray:
 
 
 def case(neighbours: int = 3, name: str = "svhn") -> Case:
-    near = [Captioned(picture(place), f"class {place}", f"note {place}") for place in range(9)]
-    return Case(Captioned(picture(99), name, "→ cat"), near[:neighbours])
+    near = [CaptionedImage(picture(index), f"class {index}", f"note {index}") for index in range(9)]
+    return Case(CaptionedImage(picture(99), name, "→ cat"), near[:neighbours])
 
 
 def test_each_case_is_a_row_with_the_image_and_its_neighbours() -> None:
-    figure = draw_cases([case(), case()], "OOD image", ODD)
+    figure = draw_cases([case(), case()], "OOD image", ANOMALOUS)
     shown = [axes.images[0].get_array() for axes in figure.axes if axes.images]
     expected = [picture(99), picture(0), picture(1), picture(2)]
     np.testing.assert_array_equal(np.stack(shown), np.stack(expected * 2))
@@ -35,23 +35,27 @@ def test_each_case_is_a_row_with_the_image_and_its_neighbours() -> None:
     ]  # fmt: skip
     frames = axes_of(figure, "frame")
     assert len(frames) == 2
-    assert all(same_color(frame.spines.left.get_edgecolor(), ODD) for frame in frames)
+    assert all(same_color(frame.spines.left.get_edgecolor(), ANOMALOUS) for frame in frames)
 
 
 @pytest.mark.parametrize(("given", "shown"), [(0, 1), (2, 3), (9, 4)])
 def test_at_most_three_neighbours_are_shown(given: int, shown: int) -> None:
-    figure = draw_cases([case(given)], "OOD image", ODD)
+    figure = draw_cases([case(given)], "OOD image", ANOMALOUS)
     assert len([axes for axes in figure.axes if axes.images]) == shown
 
 
 def test_long_names_do_not_run_into_each_other() -> None:
-    check_layout(draw_cases([case(name="a very long name of an OOD set " * 3)], "OOD image", ODD))
+    check_layout(
+        draw_cases([case(name="a very long name of an OOD set " * 3)], "OOD image", ANOMALOUS)
+    )
 
 
 @pytest.mark.parametrize("count", [1, 4, 8])
 def test_every_view_has_its_name_and_distance(count: int) -> None:
-    views = [View(f"turned {place}", picture(place), 1.5 + place) for place in range(count)]
-    figure = draw_views([Viewed("A test image", 3.25, views), Viewed("An OOD image", 9.5, views)])
+    views = [View(f"turned {index}", picture(index), 1.5 + index) for index in range(count)]
+    figure = draw_views(
+        [ImageViews("A test image", 3.25, views), ImageViews("An OOD image", 9.5, views)]
+    )
     shown = [axes.images[0].get_array() for axes in axes_of(figure, "view")]
     np.testing.assert_array_equal(np.stack(shown), np.stack([view.picture for view in views] * 2))
     words = words_of(figure)
@@ -63,14 +67,17 @@ def test_every_view_has_its_name_and_distance(count: int) -> None:
 
 def test_pictures_stand_antialiased_above_aliased() -> None:
     pictures = [
-        BothWays(Shrunk(picture(place), 1.0 * place), Shrunk(picture(10 + place), 10.0 + place))
-        for place in range(6)
+        ResizedPair(
+            ResizedImage(picture(index), 1.0 * index),
+            ResizedImage(picture(10 + index), 10.0 + index),
+        )
+        for index in range(6)
     ]
     figure = draw_artefacts(pictures)
     fixed, aliased = axes_of(figure, "antialiased"), axes_of(figure, "aliased: pixels dropped")
-    for place, both in enumerate(pictures):
-        above, below = fixed[place], aliased[place]
-        np.testing.assert_array_equal(above.images[0].get_array(), both.fixed.picture)
+    for index, both in enumerate(pictures):
+        above, below = fixed[index], aliased[index]
+        np.testing.assert_array_equal(above.images[0].get_array(), both.antialiased.picture)
         np.testing.assert_array_equal(below.images[0].get_array(), both.aliased.picture)
         assert above.get_position().x0 == below.get_position().x0
         assert above.get_position().y0 > below.get_position().y0
@@ -79,7 +86,7 @@ def test_pictures_stand_antialiased_above_aliased() -> None:
 
 
 def test_small_pictures_are_enlarged_without_blur(tmp_path: Path) -> None:
-    figure = draw_views([Viewed("An image", 1.0, [View("as it is", picture(0, 2), 1.0)])])
+    figure = draw_views([ImageViews("An image", 1.0, [View("as it is", picture(0, 2), 1.0)])])
     figure.savefig(tmp_path / "views.png")
     with Image.open(tmp_path / "views.png") as drawn:
         pixels = np.asarray(drawn.convert("RGB")).reshape(-1, 3)

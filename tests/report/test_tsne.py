@@ -3,15 +3,15 @@ import pytest
 from figures_looked_at import check_layout, keys_of, words_of
 from matplotlib.figure import Figure
 
-from oddone.report.tsne import FEWEST, Panel, draw_tsne, on_a_plane
+from oddone.report.tsne import MIN_POINTS, TSNEPanel, draw_tsne, tsne_points
 
 CLASSES = ("cat", "dog", "a class with a very long name")
 
 
-def panel(name: str = "mcl", classes: int = 3) -> Panel:
+def panel(name: str = "mcl", classes: int = 3) -> TSNEPanel:
     generator = np.random.default_rng(0)
     labels = np.arange(40) % (classes + 1) - 1
-    return Panel(name, generator.normal(size=(40, 2)), labels)
+    return TSNEPanel(name, generator.normal(size=(40, 2)), labels)
 
 
 def points_of(figure: Figure, marker: str) -> list[np.ndarray]:
@@ -23,18 +23,18 @@ def test_groups_that_are_far_apart_stay_apart() -> None:
     generator = np.random.default_rng(0)
     labels = np.arange(60) % 3
     embeddings = generator.normal(size=(60, 8)) + 40 * np.eye(8)[labels]
-    points = on_a_plane(embeddings.astype(np.float32), seed=0)
+    points = tsne_points(embeddings.astype(np.float32), seed=0)
     distances = np.linalg.norm(points[:, None] - points, axis=2) + np.diag(np.full(60, np.inf))
     assert (labels[distances.argmin(axis=1)] == labels).all()
 
 
 def test_the_same_seed_lays_them_out_the_same() -> None:
     embeddings = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
-    np.testing.assert_array_equal(on_a_plane(embeddings, 1), on_a_plane(embeddings, 1))
+    np.testing.assert_array_equal(tsne_points(embeddings, 1), tsne_points(embeddings, 1))
 
 
 def test_the_fewest_points_can_be_laid_out() -> None:
-    assert on_a_plane(np.eye(FEWEST, dtype=np.float32), 0).shape == (FEWEST, 2)
+    assert tsne_points(np.eye(MIN_POINTS, dtype=np.float32), 0).shape == (MIN_POINTS, 2)
 
 
 def test_every_point_is_drawn_and_ood_points_are_crosses() -> None:
@@ -51,7 +51,7 @@ def test_every_point_is_drawn_and_ood_points_are_crosses() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_detectors_stand_side_by_side_with_their_names(count: int) -> None:
-    names = [f"detector {place}" for place in range(count)]
+    names = [f"detector {index}" for index in range(count)]
     figure = draw_tsne([panel(name) for name in names], CLASSES)
     assert [text.get_text() for text in figure.texts] == (names if count > 1 else [])
     assert len({axes.get_position().y0 for axes in figure.axes}) == 1

@@ -2,7 +2,7 @@
 
 from oddone.bench.recipes import Scale, cpu_scale, paper_scale
 from oddone.bench.record import Record, read_record, write_record
-from oddone.bench.rendering import as_csv, as_html, as_markdown, for_terminal
+from oddone.bench.rendering import as_csv, as_markdown, for_terminal
 from oddone.bench.runner import Bench, Stopped
 from oddone.bench.sets import Sample, Sets, find_sets, sample
 from oddone.bench.tables import TABLES, Table
@@ -17,7 +17,6 @@ __all__ = [
     "Stopped",
     "Table",
     "as_csv",
-    "as_html",
     "as_markdown",
     "cpu_scale",
     "find_sets",

@@ -1,4 +1,4 @@
-"""Records as tables to look at: in the terminal, as Markdown, CSV and HTML."""
+"""Records as tables: for the terminal, as Markdown and as CSV. `oddone.report` makes HTML."""
 
 import csv
 import html
@@ -27,31 +27,8 @@ CSV_HEADINGS = (
     *("mean", "spread", "seeds", "paper", "compared"),
 )
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>oddone bench</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
-  color: #222; background: #fff; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; margin: 1rem 0; }}
-th, td {{ padding: .35rem .8rem; border-bottom: 1px solid #ddd; text-align: left; }}
-td.number {{ text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }}
-td small {{ display: block; }}
-.better {{ color: #00695c; }}
-.worse {{ color: #b04700; }}
-.same, p {{ color: #555; }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
-CLASSES = {BETTER: "better", WORSE: "worse", SAME: "same"}
+COMPARED = {BETTER: "better", WORSE: "worse", SAME: "same"}
+"""What a mark says of our number beside the paper's."""
 
 
 class Cell(NamedTuple):
@@ -118,11 +95,6 @@ def as_csv(records: Sequence[Record]) -> str:
                 if numbers:
                     lines.writerow(_csv_line(record, row, column, numbers))
     return file.getvalue()
-
-
-def as_html(records: Sequence[Record]) -> str:
-    """Return the records as one page, which needs no other file."""
-    return PAGE.format(body="\n".join(_html(record) for record in records))
 
 
 def cells_of(record: Record, row: RowRecord) -> list[Cell]:
@@ -214,27 +186,5 @@ def _csv_line(
         f"{statistics.stdev(numbers):.4f}" if len(numbers) > 1 else "",
         len(numbers),
         "" if paper is None else f"{paper}",
-        CLASSES.get(mark, ""),
+        COMPARED.get(mark, ""),
     ]
-
-
-def _html(record: Record) -> str:
-    headings = "".join(f"<th>{html.escape(heading)}</th>" for heading in _headings(record))
-    rows = "\n".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape(name)}</td>" for name in row.names)
-        + "".join(map(_html_cell, cells_of(record, row)))
-        + "</tr>"
-        for row in record.rows
-    )
-    text = "".join(f"<p>{html.escape(line)}</p>" for line in captions(record))
-    title = f"<h2>oddone bench {html.escape(record.table)}</h2>"
-    table = f"<table><thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
-    return f'{title}\n<div class="wide">{table}</div>\n{text}'
-
-
-def _html_cell(cell: Cell) -> str:
-    paper = (
-        f'<small class="{CLASSES[cell.mark]}">{cell.mark} {cell.paper}</small>' if cell.mark else ""
-    )
-    return f'<td class="number">{cell.ours}{paper}</td>'

@@ -3,7 +3,7 @@
 import difflib
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,7 +21,6 @@ from oddone.bench import (
     Stopped,
     Table,
     as_csv,
-    as_html,
     as_markdown,
     cpu_scale,
     find_sets,
@@ -42,7 +41,7 @@ from oddone.progress import Progress
 
 INTERRUPTED = 130
 MINUTES = 10.0
-FORMATS = {"markdown": as_markdown, "csv": as_csv, "html": as_html}
+RECORD_FILES = "*-bench-*.json"  # as oddone bench names them
 
 app = App(name="bench")
 
@@ -155,37 +154,61 @@ def show(
 ) -> None:
     """Show records of `oddone bench`, the paper's numbers beside ours.
 
-    Example: `oddone bench show bench/*.json --format html --out tables.html`
+    Example: `oddone bench show bench --format html --out tables.html`
 
     Parameters
     ----------
     records
-        Files that `oddone bench` has written.
+        Files that `oddone bench` has written, or folders: then all records in them, by name.
     format
-        For people in a terminal, for documents, for a spreadsheet, or for a browser.
+        For people in a terminal, for documents, for a spreadsheet, or for a browser: the page
+        that `oddone report` makes.
     out
         The file to write, instead of printing.
     """
     if not records:
-        raise SettingsError("name a record: oddone bench show RECORD")
+        raise SettingsError("name a record or a folder of records: oddone bench show RECORD")
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
-    read = [read_record(path) for path in records]
-    if format == "terminal":
-        if out is None:
-            Console().print(for_terminal(read))
-            return
-        console = Console(width=200, color_system=None)
-        with console.capture() as captured:
-            console.print(for_terminal(read))
-        text = captured.get()
-    else:
-        text = FORMATS[format](read)
+    paths = [file for path in records for file in _record_files(path)]
+    if format == "terminal" and out is None:
+        Console().print(for_terminal([read_record(path) for path in paths]))
+        return
+    text = _formatted(paths, format)
     if out is None:
         sys.stdout.write(text)
     else:
         write_atomic(out, text.encode())
         say(f"written to {out}")
+
+
+def _record_files(path: Path) -> list[Path]:
+    """Return the records in a folder, sorted by name; a file stands for itself."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob(RECORD_FILES))
+    if not files:
+        raise DataError(
+            f"{path} holds no record of oddone bench ({RECORD_FILES}); name another folder, or the "
+            f"file of a record"
+        )
+    return files
+
+
+def _formatted(paths: Sequence[Path], format_name: str) -> str:
+    """Return the records as text for a file or a pipe."""
+    if format_name == "html":
+        from oddone.report.record_page import render_record_page  # noqa: PLC0415  (an extra)
+        from oddone.report.records import record_chapters  # noqa: PLC0415
+
+        return render_record_page(record_chapters(paths))
+    records = [read_record(path) for path in paths]
+    if format_name == "terminal":
+        console = Console(width=200, color_system=None)
+        with console.capture() as captured:
+            console.print(for_terminal(records))
+        return captured.get()
+    return as_csv(records) if format_name == "csv" else as_markdown(records)
 
 
 @contextmanager

@@ -24,9 +24,9 @@ from oddone.files import write_json
 from oddone.metrics import accuracy
 from oddone.presets import demo as demo_settings
 from oddone.report import draw_explanation, save_figure
-from oddone.report.words import in_words
 from oddone.training import RunDirectory, TrainSettings, load_network, split
 from oddone.transforms import one_view
+from oddone.wording import describe_verdict
 
 KNOWN, UNSEEN, DIGITS = "fashion:known", "unseen garments", "digits"
 
@@ -167,7 +167,7 @@ def _explain_three(detector: Detector, out: Path) -> None:
         explanation = detector.explain(image[None])[0]
         path = out / f"explain-{name}.png"
         save_figure(draw_explanation(detector, image, explanation, title=images.paths[0]), path)
-        verdict = in_words(detector, explanation).headline
+        verdict = describe_verdict(detector, explanation).headline
         say(f"   {images.classes[images.labels[0]]} -> {verdict}; why: {path}")
 
 

@@ -2,29 +2,43 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import App
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from oddone.bench import read_record
 from oddone.cli.detectors import open_detector
 from oddone.cli.sources import REPEATED, load_watched, sources_by_name
 from oddone.cli.terminal import bar, say
 from oddone.detector import Detector
 from oddone.errors import SettingsError
 from oddone.files import write_atomic
+from oddone.report import save_figure
+from oddone.report.collect import ReportData, collect_report_data, resize_both_ways
+from oddone.report.detector_page import DetectorChapter, render_detector_page
+from oddone.report.figures import (
+    Illustration,
+    illustrate_artefacts,
+    illustrate_detector,
+    illustrate_embeddings,
+    illustrations_by_name,
+)
+from oddone.report.record_page import render_record_page
+from oddone.report.records import record_chapters
 from oddone.training import RunDirectory
+from oddone.wording import distinct_names
 
-if TYPE_CHECKING:
-    from oddone.report.figures import Illustration
-    from oddone.report.gather import Gathered
-    from oddone.report.page import Chapter
-
-MOST_DETECTORS = 4
+MAX_DETECTORS = 4
 SEED = 0
 
 app = App(name="report")
+
+
+class RenderedReport(NamedTuple):
+    """A page, and its figures by name."""
+
+    page: str
+    illustrations: dict[str, Illustration]
 
 
 @app.default
@@ -57,25 +71,25 @@ def report(
     ood
         Images to find odd, as NAME=SOURCE; may be given several times; for detectors.
     pictures
-        A folder of larger pictures, to show what shrinking leaves behind in them; for detectors.
+        A folder of larger pictures, to show what resizing leaves behind in them; for detectors.
     figures
         A folder for each figure alone, as .svg and .png.
     """
-    _check_places(out, figures)
+    _check_outputs(out, figures)
     if any(map(_is_record, subjects)):
         _check_records(subjects, {"--test": test, "--ood": ood, "--pictures": pictures})
-        page, illustrations = _tell_of_records(subjects)
+        made = _report_on_records(subjects)
     else:
-        page, illustrations = _tell_of_detectors(subjects, test, ood, pictures)
-    _write(page, out)
+        made = _report_on_detectors(subjects, test, ood, pictures)
+    _write(made.page, out)
     say(f"the page is {out}")
     if figures is not None:
-        _save_figures(illustrations, figures)
+        _save_figures(made.illustrations, figures)
         say(f"the figures are in {figures}")
 
 
-def _check_places(out: Path, figures: Path | None) -> None:
-    """Say before the long work where nothing can be written."""
+def _check_outputs(out: Path, figures: Path | None) -> None:
+    """Raise before the long work where nothing can be written."""
     if out.suffix.lower() != ".html":
         raise SettingsError(f"--out {out}: let the name end in .html")
     if out.is_dir() or not out.parent.is_dir():
@@ -105,63 +119,56 @@ def _check_records(subjects: Sequence[Path], options: Mapping[str, object]) -> N
             )
 
 
-def _tell_of_records(paths: Sequence[Path]) -> "tuple[str, dict[str, Illustration]]":
-    """Return the page on records, and its figures by name."""
-    from oddone.cli.record_chapter import chapter_of  # noqa: PLC0415  (an extra)
-    from oddone.report.figures import by_name  # noqa: PLC0415
-    from oddone.report.record_page import as_record_page  # noqa: PLC0415
-
-    records = [read_record(path) for path in paths]
-    named = _told_apart([record.table for record in records], paths)
-    chapters = [
-        chapter_of(name, record, path.parent)
-        for (name, path), record in zip(named.items(), records, strict=True)
-    ]
-    page = as_record_page(chapters, {name: path.name for name, path in named.items()})
-    return page, by_name([chapter.illustrations for chapter in chapters])
+def _report_on_records(paths: Sequence[Path]) -> RenderedReport:
+    chapters = record_chapters(paths)
+    illustrations = illustrations_by_name([chapter.illustrations for chapter in chapters])
+    return RenderedReport(render_record_page(chapters), illustrations)
 
 
 # --- Detectors --------------------------------------------------------------------------------
 
 
-def _tell_of_detectors(
+def _report_on_detectors(
     paths: Sequence[Path], test: str | None, ood: tuple[str, ...], pictures: Path | None
-) -> "tuple[str, dict[str, Illustration]]":
-    """Return the page on detectors, and its figures by name."""
-    from oddone.report.figures import by_name, illustrate_embeddings  # noqa: PLC0415  (an extra)
-    from oddone.report.gather import gather  # noqa: PLC0415
-    from oddone.report.page import as_page  # noqa: PLC0415
-
+) -> RenderedReport:
     _check_detectors(paths, pictures)
     if test is None:
         raise SettingsError(
             "a detector is reported on by test images of its classes; name them with --test SOURCE"
         )
-    named = _told_apart([_name(path) for path in paths], paths)
+    names = distinct_names([_name(path) for path in paths], paths)
     sources = sources_by_name(ood)
-    opened = {name: open_detector(path) for name, path in named.items()}
-    sizes = {detector.image_size for detector in opened.values()}
-    known = {size: load_watched(test, size) for size in sizes}
-    odd = {
+    detectors = [open_detector(path) for path in paths]
+    sizes = {detector.image_size for detector in detectors}
+    test_images = {size: load_watched(test, size) for size in sizes}
+    ood_images = {
         size: {name: load_watched(source, size) for name, source in sources.items()}
         for size in sizes
     }
     with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        gathered = [
-            gather(name, detector, known[size], odd[size], seed=SEED, progress=progress)
-            for name, detector in opened.items()
+        collected = [
+            collect_report_data(
+                name, detector, test_images[size], ood_images[size], seed=SEED, progress=progress
+            )
+            for name, detector in zip(names, detectors, strict=True)
             for size in [detector.image_size]
         ]
-        together = list(illustrate_embeddings(gathered, SEED, progress))
-    chapters = [_chapter(each, opened[each.name], named[each.name], pictures) for each in gathered]
-    page = as_page(chapters, together, {"test images": test, **sources})
-    return page, by_name([together]) | by_name([each.illustrations for each in chapters])
+        comparison = list(illustrate_embeddings(collected, SEED, progress))
+    chapters = [
+        _chapter(report_data, detector, path, pictures)
+        for report_data, detector, path in zip(collected, detectors, paths, strict=True)
+    ]
+    return RenderedReport(
+        render_detector_page(chapters, comparison, {"test images": test, **sources}),
+        illustrations_by_name([comparison])
+        | illustrations_by_name([chapter.illustrations for chapter in chapters]),
+    )
 
 
 def _check_detectors(paths: Sequence[Path], pictures: Path | None) -> None:
-    if not 1 <= len(paths) <= MOST_DETECTORS:
+    if not 1 <= len(paths) <= MAX_DETECTORS:
         raise SettingsError(
-            f"{len(paths)} detectors: name 1 to {MOST_DETECTORS}, runs or files of detectors"
+            f"{len(paths)} detectors: name 1 to {MAX_DETECTORS}, runs or files of detectors"
         )
     if pictures is not None and not pictures.is_dir():
         raise SettingsError(f"--pictures {pictures} is no folder; give one with pictures in it")
@@ -175,36 +182,21 @@ def _name(path: Path) -> str:
 
 
 def _chapter(
-    gathered: "Gathered", detector: Detector, path: Path, pictures: Path | None
-) -> "Chapter":
-    from oddone.report.figures import illustrate, illustrate_artefacts  # noqa: PLC0415  (an extra)
-    from oddone.report.gather import shrink_both_ways  # noqa: PLC0415
-    from oddone.report.page import Chapter  # noqa: PLC0415
-
-    illustrations = list(illustrate(gathered, list(RunDirectory(path).history())))
+    report_data: ReportData, detector: Detector, path: Path, pictures: Path | None
+) -> DetectorChapter:
+    illustrations = list(illustrate_detector(report_data, list(RunDirectory(path).history())))
     if pictures is not None:
-        illustrations.append(illustrate_artefacts(shrink_both_ways(detector, pictures)))
-    return Chapter(gathered.name, gathered.evaluation, gathered.seen_in_training, illustrations)
+        illustrations.append(illustrate_artefacts(resize_both_ways(detector, pictures)))
+    return DetectorChapter(
+        report_data.name, report_data.evaluation, report_data.seen_in_training, illustrations
+    )
 
 
-# --- Either -----------------------------------------------------------------------------------
+# --- Files ------------------------------------------------------------------------------------
 
 
-def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the paths by these names, or where two have the same, by themselves."""
-    named = {
-        str(path) if names.count(name) > 1 else name: path
-        for name, path in zip(names, paths, strict=True)
-    }
-    if len(named) < len(paths):
-        raise SettingsError(f"{', '.join(map(str, paths))}: name each only once")
-    return named
-
-
-def _save_figures(illustrations: "Mapping[str, Illustration]", folder: Path) -> None:
+def _save_figures(illustrations: Mapping[str, Illustration], folder: Path) -> None:
     """Write each figure alone."""
-    from oddone.report import save_figure  # noqa: PLC0415  (an extra)
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -212,10 +204,10 @@ def _save_figures(illustrations: "Mapping[str, Illustration]", folder: Path) -> 
             f"--figures {folder} cannot be made: {error.strerror}; choose another folder"
         ) from error
     with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        for place, (name, illustration) in enumerate(illustrations.items(), start=1):
+        for done, (name, illustration) in enumerate(illustrations.items(), start=1):
             save_figure(illustration.figure, folder / f"{name}.svg")
             save_figure(illustration.figure, folder / f"{name}.png")
-            progress(place, len(illustrations), "figures")
+            progress(done, len(illustrations), "figures")
 
 
 def _write(page: str, out: Path) -> None:

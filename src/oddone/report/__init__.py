@@ -1,20 +1,23 @@
-"""Pictures for people who never heard of the method.
+"""Figures and pages for people who never heard of the method; what `oddone[report]` is for.
 
-One of them shows one verdict (`explanation`), and a page of them all about a detector: what to show
-is collected in `gather`, drawn by one file per figure, given words in `figures`, and put together
-in `page`. Another page is about benches (`record_page`). Both are laid out by `layout`.
+`explanation` draws one verdict. A page on detectors is made in three steps: `collect` scores the
+images, `figures` draws them (one file per figure) with captions, and `detector_page` renders the
+page. A page on records of `oddone bench` is made by `records` and `record_page`. Both pages are
+templates in `templates/`, rendered by `html_page`.
 """
 
 from oddone.errors import SettingsError
 
-try:
-    import matplotlib as mpl  # noqa: F401  (an extra, which only this package imports)
+try:  # an extra, which only this package imports
+    import jinja2  # noqa: F401
+    import matplotlib as mpl  # noqa: F401
 except ImportError as error:
     raise SettingsError(
-        "pictures need a package that is not here: pip install 'oddone[report]'"
+        f"figures and reports need {error.name}, which is not installed: "
+        f"pip install 'oddone[report]'"
     ) from error
 
 from oddone.report.explanation import draw_explanation
-from oddone.report.style import save_figure
+from oddone.report.style import check_figure_path, save_figure
 
-__all__ = ["draw_explanation", "save_figure"]
+__all__ = ["check_figure_path", "draw_explanation", "save_figure"]

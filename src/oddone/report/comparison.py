@@ -11,30 +11,30 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from oddone.report.style import (
-    FAINT,
+    GREY,
     GRID,
+    LIGHT_GREY,
     NORMAL,
-    PALE,
     UNKNOWN,
     WIDTH,
     axes_at,
-    drawing,
-    key_at,
+    drawing_style,
+    legend_at,
     new_figure,
-    tinted,
-    write,
+    translucent,
+    write_text,
 )
 
-ACROSS = 2
+COLUMNS = 2
 """Panels side by side, so that a phone can show them."""
-_KEYS_ACROSS = 3
+_LEGEND_COLUMNS = 3
 SEPARATOR = " · "
 """Between the names of a method."""
 
 # In inches.
 _LEFT, _NAMES, _GAP, _RIGHT = 0.1, 2.05, 0.25, 0.15
-_PANEL = (WIDTH - _LEFT - _NAMES - (ACROSS - 1) * _GAP - _RIGHT) / ACROSS
-_HEADING, _LINE, _ROOM, _BELOW, _KEY_LINE = 0.24, 0.16, 0.07, 0.62, 0.215
+_PANEL = (WIDTH - _LEFT - _NAMES - (COLUMNS - 1) * _GAP - _RIGHT) / COLUMNS
+_HEADING, _LINE, _ROOM, _BELOW, _LEGEND_LINE = 0.24, 0.16, 0.07, 0.62, 0.215
 _BASELINE = 0.045  # of a name, below the middle of its line
 _LONGEST_LINE = 26  # characters of a name
 
@@ -51,7 +51,11 @@ _PAPER: dict[str, Any] = {
     "markersize": 7,
     "markerfacecolor": "none",
 }
-_SPREAD: dict[str, Any] = {"color": tinted(NORMAL, 0.5), "linewidth": 3.5, "solid_capstyle": "butt"}
+_SPREAD: dict[str, Any] = {
+    "color": translucent(NORMAL, 0.5),
+    "linewidth": 3.5,
+    "solid_capstyle": "butt",
+}
 _BEST: dict[str, Any] = {"color": NORMAL, "linewidth": 0.9, "dashes": (1, 2)}
 
 Edges = Float[np.ndarray, " edges"]
@@ -67,33 +71,33 @@ class Measure(NamedTuple):
     lower_is_better: bool = False
 
 
-class Printed(NamedTuple):
+class PaperNumber(NamedTuple):
     """The paper's number beside one of ours."""
 
     value: float
-    words: str
-    """It as text, with a mark that says how ours compares."""
-    ours_is: str
-    """Better, worse or same."""
+    text: str
+    """The number with a mark that says how ours compares."""
+    compared: str
+    """What ours is: better, worse or same."""
 
 
-class Number(NamedTuple):
-    """What a method reached, in percent."""
+class MeasuredNumber(NamedTuple):
+    """What a method reached by one measure, in percent."""
 
     ours: float
-    words: str
-    """It as text, with its spread."""
+    text: str
+    """The number with its spread."""
     spread: float | None = None
     """The standard deviation over seeds, if there are several."""
-    paper: Printed | None = None
+    paper: PaperNumber | None = None
 
 
-class Method(NamedTuple):
-    """A method and its numbers."""
+class MethodRow(NamedTuple):
+    """A row of the table: a method and its numbers."""
 
     names: Sequence[str]
     """One for each heading."""
-    numbers: Sequence[Number | None]
+    numbers: Sequence[MeasuredNumber | None]
     """One for each measure, if it was measured."""
 
 
@@ -101,39 +105,39 @@ class Comparison(NamedTuple):
     """Methods by the same measures."""
 
     headings: Sequence[str]
-    """What the names of a method say."""
+    """What each name of a method is, such as Method and Aggregation."""
     measures: Sequence[Measure]
-    methods: Sequence[Method]
+    methods: Sequence[MethodRow]
 
-    def best(self, place: int) -> Number | None:
-        """Return the best of our numbers by the measure at that place, if there is any."""
-        numbers = [method.numbers[place] for method in self.methods]
+    def best(self, index: int) -> MeasuredNumber | None:
+        """Return the best of our numbers by one of the measures, if there is any."""
+        numbers = [method.numbers[index] for method in self.methods]
         measured = [number for number in numbers if number is not None]
-        pick = min if self.measures[place].lower_is_better else max
+        pick = min if self.measures[index].lower_is_better else max
         return pick(measured, key=lambda number: number.ours, default=None)
 
 
 def draw_comparison(comparison: Comparison) -> Figure:
     """Return a dot plot: filled dots are our numbers, hollow ones the paper's."""
-    measured = [place for place in range(len(comparison.measures)) if comparison.best(place)]
-    bands = [measured[first : first + ACROSS] for first in range(0, len(measured), ACROSS)]
+    measured = [index for index in range(len(comparison.measures)) if comparison.best(index)]
+    bands = [measured[first : first + COLUMNS] for first in range(0, len(measured), COLUMNS)]
     names = [_lines(method.names) for method in comparison.methods]
     edges = np.cumsum([0.0, *(_LINE * len(lines) + _ROOM for lines in names)])
-    keys = list(_keys(comparison))
-    top = 0.1 + _KEY_LINE * -(-len(keys) // _KEYS_ACROSS) + 0.15
-    with drawing():
+    handles = list(_legend_handles(comparison))
+    top = 0.1 + _LEGEND_LINE * -(-len(handles) // _LEGEND_COLUMNS) + 0.15
+    with drawing_style():
         figure = new_figure(WIDTH, top + len(bands) * (_HEADING + edges[-1] + _BELOW))
-        key_at(figure, _LEFT, 0.1, keys, columns=_KEYS_ACROSS)
+        legend_at(figure, _LEFT, 0.1, handles, columns=_LEGEND_COLUMNS)
         for band in bands:
-            write(figure, _LEFT, top, SEPARATOR.join(comparison.headings), _NAMES, color=FAINT)
+            write_text(figure, _LEFT, top, SEPARATOR.join(comparison.headings), _NAMES, color=GREY)
             top += _HEADING
             _write_names(figure, names, top + edges)
-            for column, place in enumerate(band):
+            for column, index in enumerate(band):
                 left = _LEFT + _NAMES + column * (_PANEL + _GAP)
-                of = comparison.measures[place].of
-                write(figure, left, top - _HEADING, of, _PANEL, weight="bold")
+                of = comparison.measures[index].of
+                write_text(figure, left, top - _HEADING, of, _PANEL, weight="bold")
                 axes = axes_at(figure, left, top, _PANEL, edges[-1])
-                _draw_panel(axes, comparison, place, edges)
+                _draw_panel(axes, comparison, index, edges)
             top += edges[-1] + _BELOW
     return figure
 
@@ -150,16 +154,16 @@ def _write_names(figure: Figure, names: Sequence[list[str]], edges: Edges) -> No
     for lines, top in zip(names, edges[:-1], strict=True):
         for number, line in enumerate(lines):
             base = top + _ROOM / 2 + _LINE * (number + 0.5) + _BASELINE
-            write(figure, _LEFT, base, line, _NAMES - 0.1, va="baseline")
+            write_text(figure, _LEFT, base, line, _NAMES - 0.1, va="baseline")
 
 
-def _draw_panel(axes: Axes, comparison: Comparison, place: int, edges: Edges) -> None:
+def _draw_panel(axes: Axes, comparison: Comparison, index: int, edges: Edges) -> None:
     heights = (edges[:-1] + edges[1:]) / 2
-    measure, best = comparison.measures[place], comparison.best(place)
+    measure, best = comparison.measures[index], comparison.best(index)
     if best is not None:
         axes.axvline(best.ours, **_BEST, zorder=1)
     for method, height in zip(comparison.methods, heights, strict=True):
-        number = method.numbers[place]
+        number = method.numbers[index]
         if number is not None:
             _draw_number(axes, number, height)
     better = f"← {measure.metric}, %" if measure.lower_is_better else f"{measure.metric}, % →"
@@ -171,10 +175,10 @@ def _draw_panel(axes: Axes, comparison: Comparison, place: int, edges: Edges) ->
     axes.xaxis.set_major_formatter(ScalarFormatter(useOffset=False))
 
 
-def _draw_number(axes: Axes, number: Number, height: float) -> None:
+def _draw_number(axes: Axes, number: MeasuredNumber, height: float) -> None:
     if number.paper is not None:
         both = [number.ours, number.paper.value]
-        axes.plot(both, [height, height], color=PALE, linewidth=1.5, zorder=2)
+        axes.plot(both, [height, height], color=LIGHT_GREY, linewidth=1.5, zorder=2)
         axes.plot(number.paper.value, height, **_PAPER, zorder=4)
     if number.spread is not None:
         ends = [number.ours - number.spread, number.ours + number.spread]
@@ -182,8 +186,8 @@ def _draw_number(axes: Axes, number: Number, height: float) -> None:
     axes.plot(number.ours, height, **_OURS, zorder=5)
 
 
-def _keys(comparison: Comparison) -> Iterator[Line2D]:
-    """Yield what explains the marks that are there."""
+def _legend_handles(comparison: Comparison) -> Iterator[Line2D]:
+    """Yield a legend entry for each kind of mark that is drawn."""
     numbers = [
         number for method in comparison.methods for number in method.numbers if number is not None
     ]

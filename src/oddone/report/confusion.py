@@ -6,12 +6,20 @@ import numpy as np
 from jaxtyping import Float64, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from oddone.report.style import (
+    BLACK,
+    LIGHT_GREY,
+    WIDTH,
+    axes_at,
+    drawing_style,
+    new_figure,
+    shorten,
+)
 
-from oddone.report.style import INK, PALE, WIDTH, axes_at, drawing, new_figure, shortened
-from oddone.report.words import legible
+from oddone.wording import legible
 
-MOST_WITH_NUMBERS = 12
-MOST_WITH_NAMES = 40
+MAX_WITH_NUMBERS = 12
+MAX_WITH_NAMES = 40
 _LONGEST_NAME = 13
 
 # In inches.
@@ -19,10 +27,10 @@ _LEFT, _TOP, _BELOW = 1.4, 0.15, 1.4
 _SIDE = WIDTH - _LEFT - 0.1
 
 
-def confusion_matrix(
+def confusion_shares(
     labels: Int[np.ndarray, " images"], predicted: Int[np.ndarray, " images"], classes: int
 ) -> Float64[np.ndarray, "classes classes"]:
-    """Return which share of each true class gets which name; NaN where a class has no images."""
+    """Return which share of each true class gets which label; NaN where a class has no images."""
     counts = np.zeros((classes, classes))
     np.add.at(counts, (labels, predicted), 1)
     totals = counts.sum(axis=1, keepdims=True)
@@ -35,35 +43,35 @@ def draw_confusion(
     shares: Float64[np.ndarray, "classes classes"], classes: Sequence[str]
 ) -> Figure:
     """Return the matrix as squares, the darker the more; of few classes with numbers."""
-    with drawing():
+    with drawing_style():
         figure = new_figure(WIDTH, _TOP + _SIDE + _BELOW)
         axes = axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         axes.set(xlabel="name given, in percent of the true class", ylabel="true class")
-        axes.spines[:].set(visible=True, color=PALE)
+        axes.spines[:].set(visible=True, color=LIGHT_GREY)
         axes.tick_params(length=0)
-        _name(axes, classes)
-        if len(classes) <= MOST_WITH_NUMBERS:
-            _number(axes, shares)
+        _write_names(axes, classes)
+        if len(classes) <= MAX_WITH_NUMBERS:
+            _write_percents(axes, shares)
     return figure
 
 
-def _name(axes: Axes, classes: Sequence[str]) -> None:
-    if len(classes) > MOST_WITH_NAMES:
+def _write_names(axes: Axes, classes: Sequence[str]) -> None:
+    if len(classes) > MAX_WITH_NAMES:
         axes.set(xticks=[], yticks=[])
         return
-    names = [shortened(legible(name), _LONGEST_NAME) for name in classes]
+    names = [shorten(legible(name), _LONGEST_NAME) for name in classes]
     size = 9.5 if len(classes) <= 20 else 6
-    places = range(len(classes))
-    axes.set_xticks(places, names, size=size, rotation=90)
-    axes.set_yticks(places, names, size=size)
+    indices = range(len(classes))
+    axes.set_xticks(indices, names, size=size, rotation=90)
+    axes.set_yticks(indices, names, size=size)
 
 
-def _number(axes: Axes, shares: Float64[np.ndarray, "classes classes"]) -> None:
+def _write_percents(axes: Axes, shares: Float64[np.ndarray, "classes classes"]) -> None:
     for (row, column), share in np.ndenumerate(shares):
-        if not share >= 0.01:  # nor where there are no images
+        if not share >= 0.01:  # NaN, where there are no images, is left out too
             continue
-        colour = "white" if share > 0.55 else INK
+        colour = "white" if share > 0.55 else BLACK
         axes.text(
             column, row, f"{100 * share:.0f}", ha="center", va="center", size=8.5, color=colour
         )

@@ -10,22 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import gaussian_kde
-
 from oddone.report.style import (
-    INK,
+    ANOMALOUS,
+    BLACK,
     NORMAL,
-    ODD,
     UNKNOWN,
     WIDTH,
     axes_at,
-    drawing,
-    key_at,
+    drawing_style,
+    legend_at,
     new_figure,
-    tinted,
-    write,
+    translucent,
+    write_text,
 )
 from oddone.report.threshold_curves import Scores
+from scipy.stats import gaussian_kde
 
 _Dashes = Literal["-", "--"]
 
@@ -52,31 +51,33 @@ def draw_distributions(
 ) -> Figure:
     """Return the spread of at most two groups of test images, against each OOD set in turn."""
     known = [
-        _Group(scores, *look) for scores, look in zip(ind_scores.values(), _LOOKS, strict=False)
+        _Group(scores, *style) for scores, style in zip(ind_scores.values(), _LOOKS, strict=False)
     ]
-    panels = {name: [*known, _Group(scores, ODD, "-")] for name, scores in ood_scores.items()}
-    with drawing():
+    panels = {name: [*known, _Group(scores, ANOMALOUS, "-")] for name, scores in ood_scores.items()}
+    with drawing_style():
         return _draw(list(ind_scores), panels or {"": known}, threshold)
 
 
 def _draw(names: list[str], panels: Mapping[str, list[_Group]], threshold: float | None) -> Figure:
     keys: list[Patch | Line2D] = [
-        Patch(facecolor=tinted(colour), edgecolor=colour, linestyle=dashes, label=name)
+        Patch(facecolor=translucent(colour), edgecolor=colour, linestyle=dashes, label=name)
         for name, (colour, dashes) in zip(names, _LOOKS, strict=False)
     ]
     if any(panels):
-        keys.append(Patch(facecolor=tinted(ODD), edgecolor=ODD, label="OOD images"))
+        keys.append(
+            Patch(facecolor=translucent(ANOMALOUS), edgecolor=ANOMALOUS, label="OOD images")
+        )
     if threshold is not None:
-        keys.append(Line2D([], [], color=INK, dashes=(4, 3), linewidth=1, label="threshold"))
+        keys.append(Line2D([], [], color=BLACK, dashes=(4, 3), linewidth=1, label="threshold"))
     height = 3.2 if len(panels) == 1 else 1.5
     top = _TOP + _KEY_LINE * -(-len(keys) // 2) + _GAP
     step = _NAME + height + _GAP
     figure = new_figure(WIDTH, top + step * len(panels) + _BELOW)
-    key_at(figure, _LEFT, _TOP, keys, columns=2)
+    legend_at(figure, _LEFT, _TOP, keys, columns=2)
     edges = _edges([group.scores for groups in panels.values() for group in groups], threshold)
     width = WIDTH - _LEFT - _RIGHT
     for name, groups in panels.items():
-        write(figure, _LEFT, top, name, width, weight="bold")
+        write_text(figure, _LEFT, top, name, width, weight="bold")
         axes = axes_at(figure, _LEFT, top + _NAME, width, height)
         _draw_panel(axes, groups, edges, threshold)
         top += step
@@ -96,7 +97,7 @@ def _draw_panel(
         # A share of all, also of those beyond the last edge.
         share = 1 / (len(group.scores) * (edges[1] - edges[0]))
         weights = np.full(len(group.scores), share)
-        colour = tinted(group.colour, 0.3)
+        colour = translucent(group.colour, 0.3)
         axes.hist(
             group.scores, edges.tolist(), weights=weights, color=colour, histtype="stepfilled"
         )
@@ -104,7 +105,7 @@ def _draw_panel(
         if density is not None:
             axes.plot(points, density, group.dashes, color=group.colour, linewidth=1.5)
     if threshold is not None:
-        axes.axvline(threshold, color=INK, dashes=(4, 3), linewidth=1)
+        axes.axvline(threshold, color=BLACK, dashes=(4, 3), linewidth=1)
     axes.set(xlim=(edges[0], edges[-1]), ylabel="density")
     axes.spines.left.set_visible(True)
     axes.yaxis.set_major_locator(MaxNLocator(3))

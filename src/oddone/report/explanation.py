@@ -1,4 +1,4 @@
-"""One image's verdict in one picture: what it is, what it looks like, how odd that is.
+"""One image's verdict in one figure: what it is, what it looks like, how odd that is.
 
 Below the image and its verdict stand three charts: how far each view is from the nearest class,
 which together make the score; how likely each class is, which gives the name; and the score among
@@ -15,28 +15,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
-
 from oddone.detector import Calibration, Detector, Explanation
+from oddone.report.cases import MAX_NEIGHBOURS
 from oddone.report.style import (
-    FAINT,
-    INK,
+    ANOMALOUS,
+    BLACK,
+    GREY,
+    LIGHT_GREY,
     NORMAL,
-    ODD,
-    PALE,
     UNKNOWN,
     axes_at,
-    drawing,
+    drawing_style,
     new_figure,
     show_image,
-    tinted,
-    write,
+    translucent,
+    write_text,
 )
-from oddone.report.views import nearest_class, views_of
-from oddone.report.words import Words, in_words, legible, number
+from oddone.report.views import image_views, nearest_class
 
-MOST_CLASSES = 10
-MOST_NEIGHBOURS = 3
-MOST_BINS = 30
+from oddone.wording import (
+    VerdictText,
+    describe_verdict,
+    format_score,
+    legible,
+)
+
+MAX_CLASSES = 10
+MAX_BINS = 30
 
 
 class _Column(NamedTuple):
@@ -64,16 +69,16 @@ def draw_explanation(
     title: str = "",
 ) -> Figure:
     """Return a picture of why the image got its verdict; the title says which image it is."""
-    with drawing():
+    with drawing_style():
         figure = new_figure(_WIDTH, _HEIGHT)
         colour = _colour(detector, explanation)
         _draw_image(figure, image, title, colour)
-        _write_verdict(figure, in_words(detector, explanation), colour)
+        _write_verdict(figure, describe_verdict(detector, explanation), colour)
         _draw_neighbours(figure, detector, explanation)
         _draw_views(figure, detector, image, explanation, colour)
         _draw_classes(figure, detector, explanation, colour)
         if detector.calibration is None:
-            _tell_how_to_calibrate(figure)
+            _write_how_to_calibrate(figure)
         else:
             _draw_normal_scores(figure, detector.calibration, explanation, colour)
     return figure
@@ -82,7 +87,7 @@ def draw_explanation(
 def _colour(detector: Detector, explanation: Explanation) -> str:
     if detector.calibration is None:
         return UNKNOWN
-    return ODD if explanation.anomalous else NORMAL
+    return ANOMALOUS if explanation.anomalous else NORMAL
 
 
 # --- The image, its verdict, and what it looks like -------------------------------------------
@@ -94,33 +99,35 @@ def _draw_image(
     axes = show_image(figure, _VIEWS.left, _TOP, _IMAGE_SIDE, image.transpose(1, 2, 0))
     axes.set_label("image")
     axes.spines[:].set(visible=True, color=colour, linewidth=3)
-    write(figure, _VIEWS.left, _TOP + _IMAGE_SIDE + 0.12, title, _IMAGE_SIDE, color=FAINT)
+    write_text(figure, _VIEWS.left, _TOP + _IMAGE_SIDE + 0.12, title, _IMAGE_SIDE, color=GREY)
 
 
-def _write_verdict(figure: Figure, verdict: Words, colour: str) -> None:
-    for below, words, look in (
-        (0.00, verdict.beginning, {"size": 12, "color": FAINT}),
+def _write_verdict(figure: Figure, verdict: VerdictText, colour: str) -> None:
+    for below, words, style in (
+        (0.00, verdict.beginning, {"size": 12, "color": GREY}),
         (0.23, verdict.headline, {"size": 27, "weight": "bold", "color": colour}),
-        (0.83, verdict.how_odd, {"size": 14}),
-        (1.16, verdict.how_decided, {"size": 10.5, "color": FAINT}),
+        (0.83, verdict.rarity, {"size": 14}),
+        (1.16, verdict.reason, {"size": 10.5, "color": GREY}),
     ):
-        write(figure, _CLASSES.left, _TOP + below, words, _VERDICT_WIDTH, **look)
+        write_text(figure, _CLASSES.left, _TOP + below, words, _VERDICT_WIDTH, **style)
 
 
 def _draw_neighbours(figure: Figure, detector: Detector, explanation: Explanation) -> None:
     side, gap = 1.15, 0.1
-    top, width = _TOP + _IMAGE_SIDE - side, _VERDICT_WIDTH / MOST_NEIGHBOURS
+    top, width = _TOP + _IMAGE_SIDE - side, _VERDICT_WIDTH / MAX_NEIGHBOURS
     words = "The training images that look most like it"
-    write(figure, _CLASSES.left, top - 0.32, words, _VERDICT_WIDTH, **_HEADING)
-    for place, neighbour in enumerate(explanation.neighbours[:MOST_NEIGHBOURS]):
-        left = _CLASSES.left + place * width
+    write_text(figure, _CLASSES.left, top - 0.32, words, _VERDICT_WIDTH, **_HEADING)
+    for index, neighbour in enumerate(explanation.neighbours[:MAX_NEIGHBOURS]):
+        left = _CLASSES.left + index * width
         show_image(figure, left, top, side, neighbour.thumbnail).set_label("neighbour")
-        for below, words, look in (
+        for below, words, style in (
             (0.24, detector.classes[neighbour.label], {"size": 11, "weight": "bold"}),
             (0.50, f"similarity {neighbour.similarity:.2f}", {"size": 9}),
-            (0.74, neighbour.path, {"size": 8, "color": FAINT}),
+            (0.74, neighbour.path, {"size": 8, "color": GREY}),
         ):
-            write(figure, left + side + gap, top + below, words, width - side - 2 * gap, **look)
+            write_text(
+                figure, left + side + gap, top + below, words, width - side - 2 * gap, **style
+            )
 
 
 # --- Distances and probabilities as bars ------------------------------------------------------
@@ -142,8 +149,8 @@ def _draw_views(
     colour: str,
 ) -> None:
     """Draw how far each view is from the nearest class, and how far they are together."""
-    views = views_of(detector, image, explanation)
-    bars = [_Bar(view.name, view.distance, tinted(colour)) for view in views]
+    views = image_views(detector, image, explanation)
+    bars = [_Bar(view.name, view.distance, translucent(colour)) for view in views]
     heading, each = "Its one view", "it"
     if len(views) > 1:
         heading, each = f"Its {len(views)} views", "each"
@@ -151,13 +158,13 @@ def _draw_views(
     bars[-1] = bars[-1]._replace(colour=colour, decides=True)
     name = legible(detector.classes[nearest_class(detector, explanation)])
     _write_heading(figure, _VIEWS, heading, f"how far {each} is from what is nearest, {name}")
-    axes = _draw_bars(figure, _VIEWS, bars, number)
+    axes = _draw_bars(figure, _VIEWS, bars, format_score)
     axes.set_label("views")
     axes.set(xlim=(0, 1.05 * max(bar.length for bar in bars) or 1), xlabel="distance")
     side = 0.92 * _row_height(bars)
     left = _VIEWS.left + _NAMES_WIDTH - 0.08 - side
-    for place, view in enumerate(views):
-        top = _CHART_TOP + (place + 0.5) * _row_height(bars) - side / 2
+    for index, view in enumerate(views):
+        top = _CHART_TOP + (index + 0.5) * _row_height(bars) - side / 2
         show_image(figure, left, top, side, view.picture).set_label("view")
 
 
@@ -166,12 +173,15 @@ def _draw_classes(
 ) -> None:
     """Draw how likely the likeliest classes are."""
     probabilities = explanation.probabilities.numpy()
-    likeliest = np.argsort(-probabilities, kind="stable")[:MOST_CLASSES]
-    bars = [_Bar(detector.classes[label], float(probabilities[label]), PALE) for label in likeliest]
+    likeliest = np.argsort(-probabilities, kind="stable")[:MAX_CLASSES]
+    bars = [
+        _Bar(detector.classes[label], float(probabilities[label]), LIGHT_GREY)
+        for label in likeliest
+    ]
     bars[0] = bars[0]._replace(colour=colour, decides=True)
     heading = "How likely each class is"
-    if len(probabilities) > MOST_CLASSES:
-        heading = f"The likeliest {MOST_CLASSES} of {len(probabilities):,} classes"
+    if len(probabilities) > MAX_CLASSES:
+        heading = f"The likeliest {MAX_CLASSES} of {len(probabilities):,} classes"
     _write_heading(figure, _CLASSES, heading, "if it is one of them at all")
     axes = _draw_bars(figure, _CLASSES, bars, "{:.0%}".format)
     axes.set_label("classes")
@@ -180,18 +190,20 @@ def _draw_classes(
 
 
 def _draw_bars(
-    figure: Figure, column: _Column, bars: list[_Bar], written: Callable[[float], str]
+    figure: Figure, column: _Column, bars: list[_Bar], format_number: Callable[[float], str]
 ) -> Axes:
     """Return axes with a bar for each number, names to their left and numbers to their right."""
     left, right = column.left + _NAMES_WIDTH, column.left + column.width
     row = _row_height(bars)
     axes = axes_at(figure, left, _CHART_TOP, right - _NUMBERS_WIDTH - left, row * len(bars))
-    for place, bar in enumerate(bars):
-        axes.barh(place + 0.5, bar.length, 0.7, color=bar.colour)
-        middle = _CHART_TOP + row * (place + 0.5)
-        look = {"va": "center", "weight": "bold" if bar.decides else "normal"}
-        write(figure, column.left, middle, bar.name, _NAMES_WIDTH - 0.1, **look)
-        write(figure, right, middle, written(bar.length), _NUMBERS_WIDTH, ha="right", **look)
+    for index, bar in enumerate(bars):
+        axes.barh(index + 0.5, bar.length, 0.7, color=bar.colour)
+        middle = _CHART_TOP + row * (index + 0.5)
+        style = {"va": "center", "weight": "bold" if bar.decides else "normal"}
+        write_text(figure, column.left, middle, bar.name, _NAMES_WIDTH - 0.1, **style)
+        write_text(
+            figure, right, middle, format_number(bar.length), _NUMBERS_WIDTH, ha="right", **style
+        )
     axes.set(ylim=(len(bars), 0), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(4))
     return axes
@@ -207,7 +219,7 @@ def _row_height(bars: list[_Bar]) -> float:
 def _draw_normal_scores(
     figure: Figure, calibration: Calibration, explanation: Explanation, colour: str
 ) -> None:
-    """Draw the scores of normal images, where odd begins, and where this image is."""
+    """Draw the scores of normal images, the threshold, and the score of this image."""
     scores = calibration.scores.numpy()
     score, threshold = explanation.score, calibration.threshold
     normal = "1 normal image" if len(scores) == 1 else f"{len(scores):,} normal images"
@@ -215,18 +227,18 @@ def _draw_normal_scores(
     axes = axes_at(figure, _SCORES.left + 0.55, _CHART_TOP, _SCORES.width - 0.55, _CHART_HEIGHT)
     axes.set_label("scores")
     low, high = _score_range(min(scores[0], score), score, threshold)
-    bins = min(MOST_BINS, 2 * math.isqrt(len(scores)))
-    counts, _, _ = axes.hist(scores.clip(max=high), bins, color=tinted(NORMAL))
-    axes.axvspan(threshold, high, color=tinted(ODD, 0.1), linewidth=0, zorder=0)
+    bins = min(MAX_BINS, 2 * math.isqrt(len(scores)))
+    counts, _, _ = axes.hist(scores.clip(max=high), bins, color=translucent(NORMAL))
+    axes.axvspan(threshold, high, color=translucent(ANOMALOUS, 0.1), linewidth=0, zorder=0)
     axes.set(xlim=(low, high), xlabel="score")
     axes.set(ylim=(0, np.max(counts) / 0.7), ylabel="normal images")  # room above for the words
     axes.spines.left.set_visible(True)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     free = (low, score) if score > threshold else (score, high)
-    words = f"threshold {number(threshold)}"
-    _mark(axes, threshold, words, 0.8, free, color=INK, dashes=(4, 3))
-    this = f"this image {number(score)}"
+    words = f"threshold {format_score(threshold)}"
+    _mark(axes, threshold, words, 0.8, free, color=BLACK, dashes=(4, 3))
+    this = f"this image {format_score(score)}"
     if score <= high:
         _mark(axes, score, this, 0.93, (low, high), color=colour, linewidth=2.5)
     else:
@@ -234,14 +246,14 @@ def _draw_normal_scores(
 
 
 def _score_range(least: float, score: float, threshold: float) -> tuple[float, float]:
-    """Return where the axis begins and ends; what is very odd lies beyond its end."""
+    """Return where the axis begins and ends; very high scores lie beyond its end."""
     normal = threshold - least or 1.0
     # Right of the threshold is room for its name; left of it, enough to see the normal scores.
     width = min(max(1.05 * (score - least), 1.8 * normal), 4.5 * normal)
     return least - 0.03 * width, least + width
 
 
-def _tell_how_to_calibrate(figure: Figure) -> None:
+def _write_how_to_calibrate(figure: Figure) -> None:
     _write_heading(figure, _SCORES, "How odd it is", "not known yet")
     for line, words in enumerate(
         (
@@ -252,29 +264,29 @@ def _tell_how_to_calibrate(figure: Figure) -> None:
             "oddone calibrate RUN SOURCE",
         )
     ):
-        write(figure, _SCORES.left, _CHART_TOP + 0.24 * line, words, _SCORES.width, size=10.5)
+        write_text(figure, _SCORES.left, _CHART_TOP + 0.24 * line, words, _SCORES.width, size=10.5)
 
 
 def _mark(
-    axes: Axes, place: float, words: str, height: float, free: tuple[float, float], **look: Any
+    axes: Axes, score: float, words: str, height: float, free: tuple[float, float], **style: Any
 ) -> None:
     """Draw an upright line with words at its upper end, on the side where more is free."""
     upright = axes.get_xaxis_transform()
-    axes.plot([place, place], [0, height], transform=upright, clip_on=False, **look)
-    right = free[1] - place > place - free[0]
+    axes.plot([score, score], [0, height], transform=upright, clip_on=False, **style)
+    right = free[1] - score > score - free[0]
     axes.annotate(
         words,
-        (place, height),
+        (score, height),
         xycoords=upright,
         xytext=(4 if right else -4, 0),
         textcoords="offset points",
         ha="left" if right else "right",
         va="center",
-        color=look["color"],
+        color=style["color"],
         size=9,
     )
 
 
 def _write_heading(figure: Figure, column: _Column, words: str, more: str) -> None:
-    write(figure, column.left, _HEADING_TOP, words, column.width, **_HEADING)
-    write(figure, column.left, _HEADING_TOP + 0.26, more, column.width, color=FAINT)
+    write_text(figure, column.left, _HEADING_TOP, words, column.width, **_HEADING)
+    write_text(figure, column.left, _HEADING_TOP + 0.26, more, column.width, color=GREY)

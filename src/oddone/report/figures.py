@@ -1,4 +1,4 @@
-"""The figures of a report, each with a heading, what it means, and what it says without eyes."""
+"""The figures of a report, each with a heading, a caption, and a text that stands for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
@@ -6,68 +6,70 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-
 from oddone.progress import Progress
-from oddone.report.artefacts import BothWays, draw_artefacts
 from oddone.report.cases import Case, draw_cases
 from oddone.report.comparison import Comparison, draw_comparison
-from oddone.report.confusion import confusion_matrix, draw_confusion
-from oddone.report.curves import Losses, draw_curves, draw_losses
-from oddone.report.distributions import draw_distributions
-from oddone.report.gather import Gathered
 from oddone.report.precision_recall import draw_precision_recall
+from oddone.report.resize_artefacts import ResizedPair, draw_artefacts
 from oddone.report.roc import draw_roc
-from oddone.report.style import ODD, UNKNOWN
+from oddone.report.style import ANOMALOUS, UNKNOWN
 from oddone.report.threshold_curves import Scores
-from oddone.report.tsne import FEWEST, Panel, draw_tsne, on_a_plane
+from oddone.report.training_curves import LossCurve, draw_losses, draw_training_curves
+from oddone.report.tsne import MIN_POINTS, TSNEPanel, draw_tsne, tsne_points
 from oddone.report.views import draw_views
-from oddone.report.words import legible, number
+
+from oddone.report.collect import ReportData
+from oddone.report.confusion import confusion_shares, draw_confusion
+from oddone.report.distributions import draw_distributions
+from oddone.wording import format_score, legible
 
 History = Sequence[Mapping[str, Any]]
-"""What a run wrote down of each step."""
+"""The lines of a run's history.jsonl, one for each step."""
 
 
 class Illustration(NamedTuple):
-    """A figure and its words."""
+    """A figure with its heading and caption."""
 
     name: str
-    """For the file, if it is saved alone."""
+    """The name of its file, if it is saved alone."""
     heading: str
     caption: str
     alt_text: str
-    """What can be read from it, for those who cannot see it."""
+    """What it shows, for readers who cannot see it."""
     figure: Figure
     wide: bool = False
-    """Whether it is wider than others, and does not get smaller."""
+    """Whether it is as wide as the page, and scrolls on a narrow screen."""
 
 
-def illustrate(gathered: Gathered, history: History) -> Iterator[Illustration]:
+def illustrate_detector(report_data: ReportData, history: History) -> Iterator[Illustration]:
     """Yield the figures of one detector for which there is something to show."""
-    yield from _of_scores(gathered)
-    if (gathered.labels >= 0).any():
-        yield _confusion(gathered)
+    yield from _score_illustrations(report_data)
+    if (report_data.labels >= 0).any():
+        yield _confusion_illustration(report_data)
     if history:
-        yield _curves(history)
-    yield _views(gathered)
-    yield from _of_cases(gathered)
+        yield _training_illustration(history)
+    yield _views_illustration(report_data)
+    yield from _case_illustrations(report_data)
 
 
 def illustrate_embeddings(
-    detectors: Sequence[Gathered], seed: int, progress: Progress | None = None
+    detectors: Sequence[ReportData], seed: int, progress: Progress | None = None
 ) -> Iterator[Illustration]:
     """Yield the t-SNE of up to four detectors side by side, if there are images enough."""
-    if any(len(gathered.sample.labels) < FEWEST for gathered in detectors):
+    if any(len(report_data.sample.labels) < MIN_POINTS for report_data in detectors):
         return
-    classes = list(dict.fromkeys(name for gathered in detectors for name in gathered.classes))
+    classes = list(dict.fromkeys(name for report_data in detectors for name in report_data.classes))
     panels = []
-    for place, gathered in enumerate(detectors):
+    for index, report_data in enumerate(detectors):
         if progress is not None:
-            progress(place, len(detectors), "t-SNE")
-        numbers = np.array([*map(classes.index, gathered.classes), -1])  # OOD, -1, picks the last
-        points = on_a_plane(gathered.sample.embeddings, seed)
-        panels.append(Panel(gathered.name, points, numbers[gathered.sample.labels]))
+            progress(index, len(detectors), "t-SNE")
+        sample = report_data.sample
+        # The labels of OOD images, -1, pick the last, which is -1.
+        numbers = np.array([*map(classes.index, report_data.classes), -1])
+        points = tsne_points(sample.embeddings, seed)
+        panels.append(TSNEPanel(report_data.name, points, numbers[sample.labels]))
     shown = detectors[0].sample.labels
-    names = _listed([panel.name for panel in panels])
+    names = _join([panel.name for panel in panels])
     yield Illustration(
         "tsne",
         "What the network tells apart",
@@ -80,27 +82,28 @@ def illustrate_embeddings(
     )
 
 
-def illustrate_artefacts(pictures: Sequence[BothWays]) -> Illustration:
-    """Return the figure of what shrinking does to pictures."""
-    fixed = fmean(both.fixed.score for both in pictures)
-    aliased = fmean(both.aliased.score for both in pictures)
+def illustrate_artefacts(pairs: Sequence[ResizedPair]) -> Illustration:
+    """Return the figure of what resizing does to pictures."""
+    antialiased = fmean(pair.antialiased.score for pair in pairs)
+    aliased = fmean(pair.aliased.score for pair in pairs)
     return Illustration(
         "artefacts",
-        "What shrinking leaves behind",
-        "The same pictures, shrunk with antialiasing and by dropping pixels. Jagged edges give OOD "
-        "images away whatever they show, so a benchmark that has them flatters a detector. "
-        f"Here the mean score is {number(fixed)} without artefacts, {number(aliased)} with them.",
-        f"{len(pictures)} pictures shrunk in two ways, with their scores",
-        draw_artefacts(pictures),
+        "What resizing leaves behind",
+        "The same pictures, resized with antialiasing and by dropping pixels. Jagged edges give "
+        "OOD images away whatever they show, so a benchmark that has them flatters a detector. "
+        f"Here the mean score is {format_score(antialiased)} without artefacts, "
+        f"{format_score(aliased)} with them.",
+        f"{len(pairs)} pictures resized in two ways, with their scores",
+        draw_artefacts(pairs),
     )
 
 
 def illustrate_comparison(comparison: Comparison) -> Illustration:
     """Return the figure of methods compared, in which the best are found at a glance."""
     best = [
-        f"{measure.of} {measure.metric} {number.words}"
-        for place, measure in enumerate(comparison.measures)
-        for number in [comparison.best(place)]
+        f"{measure.of} {measure.metric} {number.text}"
+        for index, measure in enumerate(comparison.measures)
+        for number in [comparison.best(index)]
         if number is not None
     ]
     return Illustration(
@@ -108,7 +111,7 @@ def illustrate_comparison(comparison: Comparison) -> Illustration:
         "Every number at a glance",
         "A line for each method, a panel for each measure; an arrow says which way is better. "
         "Each panel has a scale of its own.",
-        f"Dot plots of {len(comparison.methods):,} methods. The best of ours: {_listed(best)}",
+        f"Dot plots of {len(comparison.methods):,} methods. The best of ours: {_join(best)}",
         draw_comparison(comparison),
     )
 
@@ -125,128 +128,127 @@ def illustrate_losses(networks: Mapping[str, Sequence[History]]) -> Illustration
         "losses",
         "How the networks were trained",
         caption,
-        f"Losses of {_listed(list(networks))}",
-        draw_losses({name: [*map(_losses, each)] for name, each in networks.items()}),
+        f"Losses of {_join(list(networks))}",
+        draw_losses({name: [*map(_loss_curve, each)] for name, each in networks.items()}),
     )
 
 
-def by_name(chapters: Sequence[Sequence[Illustration]]) -> dict[str, Illustration]:
-    """Return figures by their names; those of several chapters are told apart by a number."""
+def illustrations_by_name(chapters: Sequence[Sequence[Illustration]]) -> dict[str, Illustration]:
+    """Return figures by their names; those of several chapters get a number."""
     return {
-        f"{each.name}-{place}" if len(chapters) > 1 else each.name: each
-        for place, illustrations in enumerate(chapters, start=1)
+        f"{each.name}-{index}" if len(chapters) > 1 else each.name: each
+        for index, illustrations in enumerate(chapters, start=1)
         for each in illustrations
     }
 
 
-def _of_scores(gathered: Gathered) -> Iterator[Illustration]:
-    ind = gathered.ind.scores
-    oods = {name: judged.scores for name, judged in gathered.oods.items()}
-    results = gathered.evaluation.oods
+def _score_illustrations(report_data: ReportData) -> Iterator[Illustration]:
+    ind = report_data.ind.scores
+    oods = {name: judged.scores for name, judged in report_data.oods.items()}
+    results = report_data.evaluation.oods
     if oods:
         aurocs = [f"{name} {result.metrics.auroc:.1%}" for name, result in results.items()]
         yield Illustration(
             "roc",
-            "Catches and false alarms",
+            "Detected images and false alarms",
             "Each point of a curve is a threshold that could be chosen. The nearer a curve is to "
-            "the upper left corner, the more OOD images are caught for few false alarms.",
-            f"ROC curves. AUROC: {_listed(aurocs)}",
-            draw_roc(ind, oods, gathered.threshold),
+            "the upper left corner, the more OOD images are detected for few false alarms.",
+            f"ROC curves. AUROC: {_join(aurocs)}",
+            draw_roc(ind, oods, report_data.threshold),
         )
         auprs = [f"{name} {result.metrics.aupr_out:.1%}" for name, result in results.items()]
         yield Illustration(
             "precision-recall",
-            "How far a flag can be trusted",
-            "Of all images that a threshold flags, how many are OOD. This depends on how many OOD "
-            "images there are: among few, false alarms weigh more.",
-            f"Precision and recall. AUPR: {_listed(auprs)}",
-            draw_precision_recall(ind, oods, gathered.threshold),
+            "How far the verdict 'odd' can be trusted",
+            "Of all images that a threshold calls odd, how many are OOD. That depends on how many "
+            "OOD images there are: among few, false alarms weigh more.",
+            f"Precision and recall. AUPR: {_join(auprs)}",
+            draw_precision_recall(ind, oods, report_data.threshold),
         )
-    groups = _ind_groups(gathered)
+    ind_scores = _ind_scores(report_data)
     yield Illustration(
         "distributions",
         "How the scores are spread",
-        "Histograms with density curves, each of area one. Where the OOD images' overlaps with "
-        "the others', no threshold can tell them apart. The long ends are cut off.",
-        f"Scores of {_listed([*groups, *oods])}",
-        draw_distributions(groups, oods, gathered.threshold),
+        "Histograms with density curves of the same area. Where that of the OOD images overlaps "
+        "with the others, no threshold can tell them apart. The long ends are cut off.",
+        f"Scores of {_join([*ind_scores, *oods])}",
+        draw_distributions(ind_scores, oods, report_data.threshold),
     )
 
 
-def _ind_groups(gathered: Gathered) -> dict[str, Scores]:
-    """Return the scores of the test images, apart for right and wrong where that is known."""
-    scores, labelled = gathered.ind.scores, gathered.labels >= 0
+def _ind_scores(report_data: ReportData) -> dict[str, Scores]:
+    """Return the scores of the test images, those with a right and a wrong label apart."""
+    scores, labelled = report_data.ind.scores, report_data.labels >= 0
     if not labelled.any():
         return {"test images": scores}
-    right = gathered.ind.labels == gathered.labels
+    right = report_data.ind.labels == report_data.labels
     return {
         "correctly classified": scores[labelled & right],
         "wrongly classified": scores[labelled & ~right],
     }
 
 
-def _confusion(gathered: Gathered) -> Illustration:
-    labelled = gathered.labels >= 0
-    predicted = gathered.ind.labels[labelled]
-    shares = confusion_matrix(gathered.labels[labelled], predicted, len(gathered.classes))
+def _confusion_illustration(report_data: ReportData) -> Illustration:
+    labelled = report_data.labels >= 0
+    predicted = report_data.ind.labels[labelled]
+    shares = confusion_shares(report_data.labels[labelled], predicted, len(report_data.classes))
     worst = np.nan_to_num(shares * (1 - np.eye(len(shares))))
     true, named = np.unravel_index(worst.argmax(), worst.shape)
     words = "No image gets a wrong name."
     if worst.max() > 0:
-        names = [legible(gathered.classes[label]) for label in (int(true), int(named))]
+        names = [legible(report_data.classes[label]) for label in (int(true), int(named))]
         words = f"Most often, {names[0]} is taken for {names[1]}: {worst.max():.1%} of its images."
     return Illustration(
         "confusion",
         "Which class is taken for which",
         f"Each row is a class, and how its test images are named. {words}",
-        f"Confusion matrix of {len(gathered.classes):,} classes. {words}",
-        draw_confusion(shares, gathered.classes),
+        f"Confusion matrix of {len(report_data.classes):,} classes. {words}",
+        draw_confusion(shares, report_data.classes),
     )
 
 
-def _of_cases(gathered: Gathered) -> Iterator[Illustration]:
-    threshold = gathered.threshold is not None
-    if gathered.misses:
+def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
+    threshold = report_data.threshold is not None
+    if report_data.missed:
         yield Illustration(
             "missed",
             "OOD images taken for normal" if threshold else "The least odd OOD images",
             "Those with the lowest scores, what they were taken for, and the three training images "
             "that look most like each to the network. Often one sees why.",
-            _pairs(gathered.misses),
-            draw_cases(gathered.misses, "OOD image", ODD),
+            _case_names(report_data.missed),
+            draw_cases(report_data.missed, "OOD image", ANOMALOUS),
         )
-    if gathered.mistakes:
+    if report_data.misclassified:
         yield Illustration(
             "mistaken",
             "Test images with a wrong name",
             "Those with the lowest scores, which the detector found most normal: what they are, "
             "what they were taken for, and the three training images that look most like each.",
-            _pairs(gathered.mistakes),
-            draw_cases(gathered.mistakes, "test image", UNKNOWN),
+            _case_names(report_data.misclassified),
+            draw_cases(report_data.misclassified, "test image", UNKNOWN),
         )
 
 
-def _pairs(cases: Sequence[Case]) -> str:
-    return _listed([f"{case.image.name} {case.image.note}" for case in cases])
+def _case_names(cases: Sequence[Case]) -> str:
+    return _join([f"{case.image.name} {case.image.note}" for case in cases])
 
 
-def _views(gathered: Gathered) -> Illustration:
-    count = len(gathered.viewed[0].views)
+def _views_illustration(report_data: ReportData) -> Illustration:
+    images = report_data.typical_images
+    count = len(images[0].views)
     heading, caption = "The one view of an image", "This detector judges each image as it is."
     if count > 1:
         heading = f"The {count} views of an image"
         caption = (
             "An image is judged in several poses. Each is compared with the classes in that pose, "
-            "and the distances make the score together. A normal image is near in every view."
+            "and the distances together make the score. A normal image is near in every view."
         )
-    alt_text = _listed(
-        [f"{image.heading}: score {number(image.score)}" for image in gathered.viewed]
-    )
-    return Illustration("views", heading, caption, alt_text, draw_views(gathered.viewed))
+    alt_text = _join([f"{image.heading}: score {format_score(image.score)}" for image in images])
+    return Illustration("views", heading, caption, alt_text, draw_views(images))
 
 
-def _curves(history: History) -> Illustration:
-    steps, losses = _losses(history)
+def _training_illustration(history: History) -> Illustration:
+    steps, losses = _loss_curve(history)
     series = {"loss": losses}
     for name in history[0]["terms"]:
         series[name] = np.array([float(line["terms"][name]) for line in history])
@@ -258,14 +260,14 @@ def _curves(history: History) -> Illustration:
         "loss that still falls at the end says that longer training would help.",
         f"Training curves: loss {losses[0]:.2f} at first, {losses[-1]:.2f} after "
         f"{steps[-1]:,} steps",
-        draw_curves(steps, series, rates),
+        draw_training_curves(steps, series, rates),
     )
 
 
-def _losses(history: History) -> Losses:
+def _loss_curve(history: History) -> LossCurve:
     steps = np.array([int(line["step"]) for line in history])
-    return Losses(steps, np.array([float(line["loss"]) for line in history]))
+    return LossCurve(steps, np.array([float(line["loss"]) for line in history]))
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join(words: Sequence[str]) -> str:
     return ", ".join(map(legible, words))

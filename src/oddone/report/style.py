@@ -1,4 +1,4 @@
-"""What all pictures have in common: colours that every eye can tell apart, type, and files."""
+"""What all figures have in common: colours for colour-blind readers too, fonts, and files."""
 
 import io
 import warnings
@@ -22,18 +22,18 @@ from matplotlib.typing import ColorType
 
 from oddone.errors import SettingsError
 from oddone.files import write_atomic
-from oddone.report.words import legible
+from oddone.wording import legible
 
-# The palette of Okabe and Ito: blue is normal, vermilion is odd, grey is neither.
-NORMAL, ODD, UNKNOWN = "#0072B2", "#D55E00", "#595959"
-INK, FAINT, PALE, GRID = "#222222", "#6B6B6B", "#D9D9D9", "#EEEEEE"
+# The palette of Okabe and Ito: blue is normal, vermilion is anomalous, grey is neither.
+NORMAL, ANOMALOUS, UNKNOWN = "#0072B2", "#D55E00", "#595959"
+BLACK, GREY, LIGHT_GREY, GRID = "#222222", "#6B6B6B", "#D9D9D9", "#EEEEEE"
 
-# Series among themselves: more colours of that palette, each with a line of its own.
+# Lines of one chart: more colours of that palette, each with a line of its own.
 SERIES = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 DASHES = ("-", "--", "-.", ":")
 
 DPI = 150
-ENDINGS = (".png", ".svg", ".pdf")
+SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 5.2  # inches of a figure that fills a phone, so that its type can be read there
 
 # Matplotlib's own font has no Chinese, Japanese or Korean; systems come with one of these.
@@ -53,18 +53,18 @@ _INSTALLED = {font.name for font in fontManager.ttflist}
 _STYLE: dict[Any, Any] = {
     "font.family": [font for font in _FONTS if font in _INSTALLED],
     "font.size": 9.5,
-    "text.color": INK,
+    "text.color": BLACK,
     "text.parse_math": False,  # a class may be called $x$
     "text.usetex": False,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": FAINT,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": GREY,
     "axes.linewidth": 0.8,
     "axes.axisbelow": True,
     "axes.spines.left": False,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
     "savefig.bbox": None,
@@ -74,21 +74,21 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
-    """Draw within this in our style, whatever the user's own settings are."""
+def drawing_style() -> Iterator[None]:
+    """Draw in our style within this context, whatever the user's own settings are."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         # A name in a script that no font here has is shown as boxes; the rest stays readable.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
-def tinted(colour: str, strength: float = 0.45) -> ColorType:
-    """Return a paler form of a colour, for what only plays along."""
-    return (colour, strength)
+def translucent(colour: str, alpha: float = 0.45) -> ColorType:
+    """Return a colour through which others are seen, for what is less important."""
+    return (colour, alpha)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of this many inches, which pyplot never hears of."""
+    """Return an empty figure of this many inches, which pyplot does not know."""
     figure = Figure(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
@@ -102,19 +102,21 @@ def axes_at(figure: Figure, left: float, top: float, width: float, height: float
     )
 
 
-def write(figure: Figure, left: float, top: float, words: str, width: float, **look: Any) -> Text:
+def write_text(
+    figure: Figure, left: float, top: float, words: str, width: float, **style: Any
+) -> Text:
     """Write a line by inches from the top left, shortened in the middle to be no wider."""
     across, down = figure.get_size_inches()
-    text = figure.text(left / across, 1 - top / down, legible(words), **{"va": "top", **look})
-    return fit(text, width)
+    text = figure.text(left / across, 1 - top / down, legible(words), **{"va": "top", **style})
+    return shorten_to_width(text, width)
 
 
-def fit(text: Text, inches: float) -> Text:
+def shorten_to_width(text: Text, inches: float) -> Text:
     """Return the text, shortened in the middle where it is wider than that."""
     whole = text.get_text()
 
     def width(kept: int) -> float:
-        text.set_text(shortened(whole, kept))
+        text.set_text(shorten(whole, kept))
         return text.get_window_extent().width / DPI
 
     if width(len(whole)) > inches:
@@ -122,7 +124,7 @@ def fit(text: Text, inches: float) -> Text:
     return text
 
 
-def shortened(name: str, most: int) -> str:
+def shorten(name: str, most: int) -> str:
     """Return a name of at most so many characters; the middle gives way to an ellipsis."""
     if len(name) <= most:
         return name
@@ -147,10 +149,10 @@ def show_image(
     return axes
 
 
-def key_at(
+def legend_at(
     figure: Figure, left: float, top: float, handles: Sequence[Artist], columns: int = 1
 ) -> Legend:
-    """Return what explains colours and marks, placed by inches from the figure's top left."""
+    """Return a legend, placed by inches from the figure's top left corner."""
     across, down = figure.get_size_inches()
     return figure.legend(
         handles=handles,
@@ -165,19 +167,19 @@ def key_at(
     )
 
 
-def rendered(figure: Figure, ending: str) -> bytes:
-    """Return a figure as the file that such an ending promises."""
+def figure_bytes(figure: Figure, suffix: str) -> bytes:
+    """Return a figure as a file of the type that the suffix names."""
     content = io.BytesIO()
-    metadata = {"Date": None} if ending == ".svg" else None
-    with drawing():
-        figure.savefig(content, format=ending[1:], dpi=DPI, metadata=metadata)
+    metadata = {"Date": None} if suffix == ".svg" else None
+    with drawing_style():
+        figure.savefig(content, format=suffix[1:], dpi=DPI, metadata=metadata)
     return content.getvalue()
 
 
 def check_figure_path(path: Path) -> None:
     """Raise a `SettingsError` unless a picture can be saved under that name."""
-    if path.suffix.lower() not in ENDINGS:
-        raise SettingsError(f"{path}: let the name of a picture end in {', '.join(ENDINGS)}")
+    if path.suffix.lower() not in SUFFIXES:
+        raise SettingsError(f"{path}: let the name of a picture end in {', '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
     if path.is_dir():
@@ -185,10 +187,10 @@ def check_figure_path(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure as the ending says: .png, .svg or .pdf; a file of that name is replaced."""
+    """Write a figure as .png, .svg or .pdf, as the name ends; a file of that name is replaced."""
     path = Path(path)
     check_figure_path(path)
-    content = rendered(figure, path.suffix.lower())
+    content = figure_bytes(figure, path.suffix.lower())
     try:
         write_atomic(path, content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What all thresholds would do, from one that flags no image to one that flags them all."""
+"""What every threshold would do, from one above all scores to one below all of them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,28 +11,28 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from oddone.report.style import (
+    BLACK,
     DASHES,
-    FAINT,
+    GREY,
     GRID,
-    INK,
     SERIES,
     WIDTH,
     axes_at,
-    key_at,
+    legend_at,
     new_figure,
-    shortened,
+    shorten,
 )
-from oddone.report.words import legible
+from oddone.wording import legible
 
 Scores = Float[np.ndarray, " _"]
 
 # In inches.
-_LEFT, _TOP, _SIDE, _KEY_TOP, _KEY_LINE = 0.75, 0.15, 4.2, 5.0, 0.215
+_LEFT, _TOP, _SIDE, _LEGEND_TOP, _LEGEND_LINE = 0.75, 0.15, 4.2, 5.0, 0.215
 _LONGEST_NAME = 32
 
 
-class Flagged(NamedTuple):
-    """How many images are flagged at each threshold, from none to all."""
+class AnomalousCounts(NamedTuple):
+    """How many images are anomalous at each threshold, from none to all."""
 
     ind: Int64[np.ndarray, " thresholds"]
     ood: Int64[np.ndarray, " thresholds"]
@@ -45,58 +45,58 @@ class Point(NamedTuple):
     up: float
 
 
-class Curve(NamedTuple):
+class ThresholdCurve(NamedTuple):
     """What is drawn for one OOD set."""
 
     across: Float[np.ndarray, " points"]
     up: Float[np.ndarray, " points"]
     note: str
-    """What is said of it beside its name."""
+    """What the legend says beside the name of the set."""
     at_threshold: Point | None
     """Where the detector's own threshold is; None without one."""
 
 
-def flagged(ind_scores: Scores, ood_scores: Scores) -> Flagged:
-    """Return how many IND and OOD images each threshold flags; equal scores are never split."""
+def count_anomalous(ind_scores: Scores, ood_scores: Scores) -> AnomalousCounts:
+    """Return how many images are anomalous at each threshold; equal scores are never split."""
     thresholds = np.unique(np.concatenate((ind_scores, ood_scores)))
     ind, ood = (
         len(scores) - np.searchsorted(np.sort(scores), thresholds)
         for scores in (ind_scores, ood_scores)
     )
-    return Flagged(np.append(ind, 0)[::-1], np.append(ood, 0)[::-1])
+    return AnomalousCounts(np.append(ind, 0)[::-1], np.append(ood, 0)[::-1])
 
 
-def draw_curves_of_sets(
-    curves: Mapping[str, Curve], *, diagonal: str | None = None
+def draw_threshold_curves(
+    curves: Mapping[str, ThresholdCurve], *, diagonal: str | None = None
 ) -> tuple[Figure, Axes]:
-    """Return a square of shares with one curve for each OOD set, and the key below it.
+    """Return a square of shares with one curve for each OOD set, and the legend below it.
 
-    With a name for the diagonal, there is one.
+    A diagonal is drawn if it has a name.
     """
     marked = any(curve.at_threshold for curve in curves.values())
     lines = len(curves) + marked + (diagonal is not None)
-    figure = new_figure(WIDTH, _KEY_TOP + _KEY_LINE * lines + 0.05)
+    figure = new_figure(WIDTH, _LEGEND_TOP + _LEGEND_LINE * lines + 0.05)
     axes = axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
     axes.grid(color=GRID)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.spines.left.set_visible(True)
-    keys = [
-        _draw_curve(axes, name, curve, place) for place, (name, curve) in enumerate(curves.items())
+    handles = [
+        _draw_curve(axes, name, curve, index) for index, (name, curve) in enumerate(curves.items())
     ]
     if marked:
-        keys.append(_dot(Point(np.nan, np.nan), INK, "at the detector's own threshold"))
+        handles.append(_dot(Point(np.nan, np.nan), BLACK, "at the detector's own threshold"))
     if diagonal is not None:
-        keys += axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1, dashes=(1, 2), label=diagonal)
-    key_at(figure, _LEFT, _KEY_TOP, keys)
+        handles += axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, dashes=(1, 2), label=diagonal)
+    legend_at(figure, _LEFT, _LEGEND_TOP, handles)
     return figure, axes
 
 
-def _draw_curve(axes: Axes, name: str, curve: Curve, place: int) -> Line2D:
-    colour, dashes = SERIES[place % len(SERIES)], DASHES[place % len(DASHES)]
-    label = f"{shortened(legible(name), _LONGEST_NAME)}: {curve.note}"
-    # What runs along the border is seen whole, so nothing is clipped.
+def _draw_curve(axes: Axes, name: str, curve: ThresholdCurve, index: int) -> Line2D:
+    colour, dashes = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+    label = f"{shorten(legible(name), _LONGEST_NAME)}: {curve.note}"
+    # Not clipped, so that a line along the border has its full width.
     (line,) = axes.plot(
         curve.across, curve.up, dashes, color=colour, linewidth=1.8, label=label, clip_on=False
     )

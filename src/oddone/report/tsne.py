@@ -1,4 +1,4 @@
-"""t-SNE: embeddings of test images on a plane, coloured by class, with OOD images among them."""
+"""t-SNE: embeddings of test images in two dimensions, coloured by class, and of OOD images."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,39 +11,38 @@ from matplotlib.lines import Line2D
 from sklearn.manifold import TSNE
 
 from oddone.report.style import (
-    INK,
-    PALE,
+    BLACK,
+    LIGHT_GREY,
     WIDTH,
     axes_at,
-    drawing,
-    key_at,
+    drawing_style,
+    legend_at,
     new_figure,
-    shortened,
-    write,
+    shorten,
+    write_text,
 )
-from oddone.report.words import legible
+from oddone.wording import legible
 
-FEWEST = 4  # points that can be laid out
+MIN_POINTS = 4  # that t-SNE can lay out
 PERPLEXITY = 30.0
-MOST_PANELS = 4
-MOST_NAMED = 20
+MAX_NAMED_CLASSES = 20
 
 # Paul Tol's muted colours, which every eye can tell apart, and grey; OOD points are black crosses.
 COLOURS = (
     "#332288", "#88CCEE", "#117733", "#DDCC77", "#CC6677", "#44AA99", "#882255", "#999933",
     "#AA4499", "#9A9A9A",
 )  # fmt: skip
-MARKS = "os^D"
-_OOD = {"marker": "x", "color": INK, "linestyle": "", "markeredgewidth": 0.8}
+MARKERS = "os^D"
+_OOD = {"marker": "x", "color": BLACK, "linestyle": "", "markeredgewidth": 0.8}
 
 # In inches.
-_MARGIN, _GAP, _TITLE, _BELOW, _KEY_LINE, _KEY_WIDTH = 0.3, 0.4, 0.3, 0.4, 0.215, 1.25
+_MARGIN, _GAP, _TITLE, _BELOW, _LEGEND_LINE, _LEGEND_WIDTH = 0.3, 0.4, 0.3, 0.4, 0.215, 1.25
 _SIDES = {1: WIDTH - 2 * _MARGIN, 2: 3.6, 3: 2.9, 4: 2.6}
 _LONGEST_NAME = 13
 
 
-class Panel(NamedTuple):
-    """One detector's embeddings on the plane."""
+class TSNEPanel(NamedTuple):
+    """One detector's embeddings in two dimensions."""
 
     name: str
     points: Float[np.ndarray, "points 2"]
@@ -51,58 +50,59 @@ class Panel(NamedTuple):
     """The class of each; -1 for OOD images."""
 
 
-def on_a_plane(
+def tsne_points(
     embeddings: Float[np.ndarray, "points dim"], seed: int
 ) -> Float[np.ndarray, "points 2"]:
-    """Return a place for each embedding, such that neighbours stay neighbours."""
+    """Return two coordinates for each embedding, such that neighbours stay neighbours."""
     perplexity = min(PERPLEXITY, (len(embeddings) - 1) / 3)
     points: np.ndarray = TSNE(perplexity=perplexity, random_state=seed).fit_transform(embeddings)
     return points
 
 
-def draw_tsne(panels: Sequence[Panel], classes: Sequence[str]) -> Figure:
-    """Return the planes of up to four detectors side by side, with names if there are several."""
+def draw_tsne(panels: Sequence[TSNEPanel], classes: Sequence[str]) -> Figure:
+    """Return the points of up to four detectors side by side, with names if there are several."""
     side = _SIDES[len(panels)]
     width = 2 * _MARGIN + len(panels) * (side + _GAP) - _GAP
     top = 0.05 + (_TITLE if len(panels) > 1 else 0)
-    keys = _keys(panels, classes)
-    columns = int((width - _MARGIN) / _KEY_WIDTH)
-    lines = -(-len(keys) // columns)
-    with drawing():
-        figure = new_figure(width, top + side + _BELOW + _KEY_LINE * lines + 0.05)
-        for place, panel in enumerate(panels):
-            left = _MARGIN + place * (side + _GAP)
+    handles = _legend_handles(panels, classes)
+    columns = int((width - _MARGIN) / _LEGEND_WIDTH)
+    lines = -(-len(handles) // columns)
+    with drawing_style():
+        figure = new_figure(width, top + side + _BELOW + _LEGEND_LINE * lines + 0.05)
+        for index, panel in enumerate(panels):
+            left = _MARGIN + index * (side + _GAP)
             if len(panels) > 1:
-                write(figure, left, 0.05, panel.name, side, size=11, weight="bold")
+                write_text(figure, left, 0.05, panel.name, side, size=11, weight="bold")
             _draw_points(axes_at(figure, left, top, side, side), panel, 1.3 + 0.45 * side)
-        key_at(figure, _MARGIN, top + side + _BELOW, keys, columns)
+        legend_at(figure, _MARGIN, top + side + _BELOW, handles, columns)
     return figure
 
 
-def _draw_points(axes: Axes, panel: Panel, size: float) -> None:
+def _draw_points(axes: Axes, panel: TSNEPanel, size: float) -> None:
     for label in np.unique(panel.labels):
         across, up = panel.points[panel.labels == label].T
-        axes.plot(across, up, **_look(int(label)), markersize=size, rasterized=True)
+        axes.plot(across, up, **_marker_style(int(label)), markersize=size, rasterized=True)
     axes.set(xticks=[], yticks=[], xlabel="first t-SNE axis", ylabel="second t-SNE axis")
-    axes.spines[:].set(visible=True, color=PALE)
+    axes.spines[:].set(visible=True, color=LIGHT_GREY)
 
 
-def _look(label: int) -> dict[str, Any]:
+def _marker_style(label: int) -> dict[str, Any]:
     if label < 0:
         return {**_OOD, "zorder": 3}
-    colour, mark = COLOURS[label % len(COLOURS)], MARKS[label % len(MARKS)]
-    return {"marker": mark, "color": colour, "linestyle": "", "markeredgewidth": 0}
+    colour, marker = COLOURS[label % len(COLOURS)], MARKERS[label % len(MARKERS)]
+    return {"marker": marker, "color": colour, "linestyle": "", "markeredgewidth": 0}
 
 
-def _keys(panels: Sequence[Panel], classes: Sequence[str]) -> list[Line2D]:
-    """Return what explains the marks: each class, or of very many only their number."""
+def _legend_handles(panels: Sequence[TSNEPanel], classes: Sequence[str]) -> list[Line2D]:
+    """Return a legend entry for each class, or one with their number if there are very many."""
     shown = np.unique(np.concatenate([panel.labels for panel in panels])).tolist()
     known = [label for label in shown if label >= 0]
-    if len(known) <= MOST_NAMED:
-        names = [shortened(legible(classes[label]), _LONGEST_NAME) for label in known]
+    if len(known) <= MAX_NAMED_CLASSES:
+        names = [shorten(legible(classes[label]), _LONGEST_NAME) for label in known]
     else:
         names, known = [f"{len(known):,} classes"], known[:1]
     labels = dict(zip(known, names, strict=True)) | ({-1: "OOD"} if -1 in shown else {})
     return [
-        Line2D([], [], **_look(label), markersize=5, label=name) for label, name in labels.items()
+        Line2D([], [], **_marker_style(label), markersize=5, label=name)
+        for label, name in labels.items()
     ]

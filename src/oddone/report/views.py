@@ -1,4 +1,4 @@
-"""The views that self-ensemble inference looks at, and how far each is from the nearest class."""
+"""The views of Self-Ensemble Inference, and how far each is from the nearest class."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from jaxtyping import UInt8
 from matplotlib.figure import Figure
 
 from oddone.detector import Detector, Explanation
-from oddone.report.style import FAINT, WIDTH, drawing, new_figure, show_image, write
-from oddone.report.words import number
+from oddone.report.style import GREY, WIDTH, drawing_style, new_figure, show_image, write_text
 from oddone.transforms import rotate
+from oddone.wording import format_score
 
-ACROSS = 4
+COLUMNS = 4
 _MARGIN, _STEP, _SIDE = 0.1, 1.27, 1.15  # inches
 _HEADING, _ROW, _BELOW = 0.62, 1.62, 0.15
 
@@ -27,7 +27,7 @@ class View(NamedTuple):
     """From the class that is nearest to all views together."""
 
 
-class Viewed(NamedTuple):
+class ImageViews(NamedTuple):
     """An image with all its views."""
 
     heading: str
@@ -35,50 +35,41 @@ class Viewed(NamedTuple):
     views: Sequence[View]
 
 
-def draw_views(images: Sequence[Viewed]) -> Figure:
+def draw_views(images: Sequence[ImageViews]) -> Figure:
     """Return the views of each image, in rows of four, with their distances."""
-    rows = [-(-len(image.views) // ACROSS) for image in images]
-    with drawing():
+    rows = [-(-len(image.views) // COLUMNS) for image in images]
+    with drawing_style():
         figure = new_figure(WIDTH, sum(_HEADING + _ROW * count + _BELOW for count in rows))
         top = 0.1
         for image, count in zip(images, rows, strict=True):
-            _draw(figure, image, top)
+            _draw_image(figure, image, top)
             top += _HEADING + _ROW * count + _BELOW
     return figure
 
 
-def _draw(figure: Figure, image: Viewed, top: float) -> None:
+def _draw_image(figure: Figure, image: ImageViews, top: float) -> None:
     width = WIDTH - 2 * _MARGIN
-    write(figure, _MARGIN, top, image.heading, width, size=11, weight="bold")
-    together = f"score of all views together: {number(image.score)}"
-    write(figure, _MARGIN, top + 0.24, together, width, color=FAINT)
-    for place, view in enumerate(image.views):
-        row, column = divmod(place, ACROSS)
+    write_text(figure, _MARGIN, top, image.heading, width, size=11, weight="bold")
+    together = f"score of all views together: {format_score(image.score)}"
+    write_text(figure, _MARGIN, top + 0.24, together, width, color=GREY)
+    for index, view in enumerate(image.views):
+        row, column = divmod(index, COLUMNS)
         left, upper = _MARGIN + column * _STEP, top + _HEADING - 0.1 + row * _ROW
         show_image(figure, left, upper, _SIDE, view.picture).set_label("view")
-        write(figure, left, upper + _SIDE + 0.05, view.name, _SIDE)
-        distance = f"distance {number(view.distance)}"
-        write(figure, left, upper + _SIDE + 0.22, distance, _SIDE, color=FAINT)
+        write_text(figure, left, upper + _SIDE + 0.05, view.name, _SIDE)
+        distance = f"distance {format_score(view.distance)}"
+        write_text(figure, left, upper + _SIDE + 0.22, distance, _SIDE, color=GREY)
 
 
-def views_of(
+def image_views(
     detector: Detector, image: UInt8[np.ndarray, "3 height width"], explanation: Explanation
 ) -> list[View]:
-    """Return the views of an image as the detector sees them, measured as it was explained."""
-    upright = torch.from_numpy(np.array(image))[None].float() / 255
-    views = detector.encoder.views(upright)
-    pictures = views.images[:, 0]
-    turned = rotate(upright.repeat(len(pictures), 1, 1, 1), views.poses)
+    """Return the views of an image as the detector sees them, with the explanation's distances."""
+    pictures = detector.encoder.views(torch.from_numpy(np.array(image))[None]).images[:, 0]
     distances = explanation.distances[:, nearest_class(detector, explanation)].tolist()
     return [
-        View(
-            _name(pose, mirrored=not torch.equal(picture, plain)),
-            (picture.permute(1, 2, 0) * 255).round().byte().numpy(),
-            distance,
-        )
-        for pose, picture, plain, distance in zip(
-            views.poses.tolist(), pictures, turned, distances, strict=True
-        )
+        View(name, picture.permute(1, 2, 0).numpy(), distance)
+        for name, picture, distance in zip(_view_names(detector), pictures, distances, strict=True)
     ]
 
 
@@ -87,7 +78,19 @@ def nearest_class(detector: Detector, explanation: Explanation) -> int:
     return int(detector.fuse(explanation.distances[:, None])[0].argmin())
 
 
-def _name(pose: int, *, mirrored: bool) -> str:
+def _view_names(detector: Detector) -> list[str]:
+    """Return what was done to an image for each of the detector's views."""
+    # Four pixels that all differ: a mirrored view of them is no rotation.
+    image = torch.arange(12, dtype=torch.uint8).reshape(1, 3, 2, 2)
+    views = detector.encoder.views(image)
+    rotated = rotate(image.repeat(len(views.poses), 1, 1, 1), views.poses)
+    return [
+        _view_name(pose, mirrored=not torch.equal(view, plain))
+        for pose, view, plain in zip(views.poses.tolist(), views.images[:, 0], rotated, strict=True)
+    ]
+
+
+def _view_name(pose: int, *, mirrored: bool) -> str:
     if pose == 0:
         return "mirrored" if mirrored else "as it is"
     return f"{'mirrored' if mirrored else 'turned'} {90 * pose}°"

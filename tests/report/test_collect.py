@@ -1,4 +1,4 @@
-"""What is gathered of a detector, and the figures made of it."""
+"""What is collected of a detector, and the figures made of it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from figures_looked_at import check_layout, keys_of
 from PIL import Image
-from small_detector import fitted
 
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.errors import DataError
 from oddone.evaluation import evaluate
-from oddone.report import gather as module
+from oddone.report import collect as module
+from oddone.report.collect import ReportData, collect_report_data, resize_both_ways
 from oddone.report.figures import (
     Illustration,
-    illustrate,
     illustrate_artefacts,
+    illustrate_detector,
     illustrate_embeddings,
 )
-from oddone.report.gather import Gathered, gather, shrink_both_ways
 from runs import tiny_source
+from small_detector import fitted
 
 OVER_PICTURES = {"confusion"}  # its numbers stand on its squares
 
@@ -53,8 +53,8 @@ def oods() -> dict[str, ImageSet]:
 
 
 @pytest.fixture(scope="module")
-def gathered(detector: Detector, known: ImageSet, oods: dict[str, ImageSet]) -> Gathered:
-    return gather("tiny", detector, known, oods, seed=0)
+def report_data(detector: Detector, known: ImageSet, oods: dict[str, ImageSet]) -> ReportData:
+    return collect_report_data("tiny", detector, known, oods, seed=0)
 
 
 HISTORY = [
@@ -64,22 +64,24 @@ HISTORY = [
 
 
 def test_the_numbers_are_those_of_evaluate(
-    detector: Detector, known: ImageSet, oods: dict[str, ImageSet], gathered: Gathered
+    detector: Detector, known: ImageSet, oods: dict[str, ImageSet], report_data: ReportData
 ) -> None:
     expected = evaluate(detector, known, oods)
-    assert gathered.evaluation.accuracy == expected.accuracy
-    assert gathered.evaluation.oods["noise"].metrics == pytest.approx(
+    assert report_data.evaluation.accuracy == expected.accuracy
+    assert report_data.evaluation.oods["noise"].metrics == pytest.approx(
         expected.oods["noise"].metrics, abs=1e-6
     )
     verdicts = detector(known.images)
-    np.testing.assert_allclose(gathered.ind.scores, verdicts.scores, rtol=1e-5)
-    np.testing.assert_array_equal(gathered.ind.labels, verdicts.labels)
-    assert not gathered.seen_in_training
+    np.testing.assert_allclose(report_data.ind.scores, verdicts.scores, rtol=1e-5)
+    np.testing.assert_array_equal(report_data.ind.labels, verdicts.labels)
+    assert not report_data.seen_in_training
 
 
 def test_progress_is_told_of_each_set(detector: Detector, known: ImageSet) -> None:
     told: list[tuple[int, int, str]] = []
-    gather("tiny", detector, known, {}, seed=0, progress=lambda *done: told.append(done))
+    collect_report_data(
+        "tiny", detector, known, {}, seed=0, progress=lambda *done: told.append(done)
+    )
     assert told[-1] == (50, 50, "tiny: test images")
 
 
@@ -87,64 +89,67 @@ def test_the_sample_holds_all_of_a_small_set_and_some_of_a_large_one(
     detector: Detector,
     known: ImageSet,
     oods: dict[str, ImageSet],
-    gathered: Gathered,
+    report_data: ReportData,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert np.bincount(gathered.sample.labels + 1)[0] == 50
-    assert (gathered.sample.labels >= 0).sum() == 50
+    assert np.bincount(report_data.sample.labels + 1)[0] == 50
+    assert (report_data.sample.labels >= 0).sum() == 50
     upright = detector.encoder(detector.encoder.prepared(module.torch.from_numpy(known.images)))
-    np.testing.assert_allclose(gathered.sample.embeddings[:50], upright.embeddings[0], atol=1e-5)
-    monkeypatch.setattr(module, "MOST_IND_POINTS", 9)
-    monkeypatch.setattr(module, "MOST_OOD_POINTS", 8)
-    few = gather("tiny", detector, known, oods, seed=0).sample
+    np.testing.assert_allclose(report_data.sample.embeddings[:50], upright.embeddings[0], atol=1e-5)
+    monkeypatch.setattr(module, "MAX_IND_POINTS", 9)
+    monkeypatch.setattr(module, "MAX_OOD_POINTS", 8)
+    few = collect_report_data("tiny", detector, known, oods, seed=0).sample
     assert np.bincount(few.labels + 1).tolist() == [8, 3, 3, 3]
 
 
 def test_misses_are_the_least_odd_images_that_pass(
-    detector: Detector, oods: dict[str, ImageSet], gathered: Gathered
+    detector: Detector, oods: dict[str, ImageSet], report_data: ReportData
 ) -> None:
     passed = {
         name: np.sort(judged.scores[judged.scores <= detector.threshold])
-        for name, judged in gathered.oods.items()
+        for name, judged in report_data.oods.items()
     }
     assert len(passed["alike"]) > 5
-    first = gathered.misses[0]
-    least = int(gathered.oods["alike"].scores.argmin())
+    first = report_data.missed[0]
+    least = int(report_data.oods["alike"].scores.argmin())
     np.testing.assert_array_equal(
         first.image.picture, oods["alike"].images[least].transpose(1, 2, 0)
     )
-    label = gathered.oods["alike"].labels[least]
+    label = report_data.oods["alike"].labels[least]
     assert (first.image.name, first.image.note) == ("alike", f"→ {detector.classes[label]}")
     assert len(first.neighbours) == 3
     shown = sum(min(5, len(scores)) for scores in passed.values())
-    assert len(gathered.misses) == min(5, shown)
+    assert len(report_data.missed) == min(5, shown)
 
 
 def test_mistakes_have_another_name_than_their_label(
-    known: ImageSet, gathered: Gathered, detector: Detector
+    known: ImageSet, report_data: ReportData, detector: Detector
 ) -> None:
-    wrong = np.flatnonzero(gathered.ind.labels != known.labels)
+    wrong = np.flatnonzero(report_data.ind.labels != known.labels)
     assert len(wrong) >= 3
-    least = wrong[gathered.ind.scores[wrong].argmin()]
-    first = gathered.mistakes[0].image
+    least = wrong[report_data.ind.scores[wrong].argmin()]
+    first = report_data.misclassified[0].image
     np.testing.assert_array_equal(first.picture, known.images[least].transpose(1, 2, 0))
     assert first.name == known.classes[known.labels[least]]
-    assert first.note == f"→ {detector.classes[gathered.ind.labels[least]]}"
+    assert first.note == f"→ {detector.classes[report_data.ind.labels[least]]}"
 
 
-def test_typical_images_have_the_median_score(gathered: Gathered) -> None:
-    test, odd = gathered.viewed
-    assert test.score == pytest.approx(np.sort(gathered.ind.scores)[25], rel=1e-4)
-    assert odd.score == pytest.approx(np.sort(gathered.oods["alike"].scores)[15], rel=1e-4)
+def test_typical_images_have_the_median_score(report_data: ReportData) -> None:
+    test, odd = report_data.typical_images
+    assert test.score == pytest.approx(np.sort(report_data.ind.scores)[25], rel=1e-4)
+    assert odd.score == pytest.approx(np.sort(report_data.oods["alike"].scores)[15], rel=1e-4)
     assert (len(test.views), odd.heading) == (8, "A typical image of alike")
 
 
-def named(gathered: Gathered, history: list[dict[str, object]]) -> dict[str, Illustration]:
-    return {illustration.name: illustration for illustration in illustrate(gathered, history)}
+def named(report_data: ReportData, history: list[dict[str, object]]) -> dict[str, Illustration]:
+    return {
+        illustration.name: illustration
+        for illustration in illustrate_detector(report_data, history)
+    }
 
 
-def test_every_figure_is_made_and_has_words(gathered: Gathered) -> None:
-    figures = named(gathered, HISTORY)
+def test_every_figure_is_made_and_has_words(report_data: ReportData) -> None:
+    figures = named(report_data, HISTORY)
     assert list(figures) == [
         "roc", "precision-recall", "distributions", "confusion", "curves", "views", "missed",
         "mistaken",
@@ -152,22 +157,22 @@ def test_every_figure_is_made_and_has_words(gathered: Gathered) -> None:
     for illustration in figures.values():
         assert all((illustration.heading, illustration.caption, illustration.alt_text))
         check_layout(illustration.figure, over_pictures=illustration.name in OVER_PICTURES)
-    auroc = gathered.evaluation.oods["noise"].metrics.auroc
+    auroc = report_data.evaluation.oods["noise"].metrics.auroc
     assert f"noise {auroc:.1%}" in figures["roc"].alt_text
     assert keys_of(figures["curves"].figure) == ["loss", "ccm", "spa"]
 
 
 def test_what_is_not_known_is_not_drawn(detector: Detector, known: ImageSet) -> None:
     unlabelled = replace(known, labels=np.full(50, -1), classes=())
-    bare = gather("bare", replace(detector, calibration=None), unlabelled, {}, seed=0)
+    bare = collect_report_data("bare", replace(detector, calibration=None), unlabelled, {}, seed=0)
     figures = named(bare, [])
     assert list(figures) == ["distributions", "views"]
     assert keys_of(figures["distributions"].figure) == ["test images"]
 
 
-def test_embeddings_of_several_detectors_share_the_classes(gathered: Gathered) -> None:
-    turned = gathered._replace(name="other", classes=gathered.classes[::-1])
-    (tsne,) = illustrate_embeddings([gathered, turned], seed=0)
+def test_embeddings_of_several_detectors_share_the_classes(report_data: ReportData) -> None:
+    turned = report_data._replace(name="other", classes=report_data.classes[::-1])
+    (tsne,) = illustrate_embeddings([report_data, turned], seed=0)
     assert (tsne.wide, keys_of(tsne.figure)) == (True, ["class 0", "class 1", "class 2", "OOD"])
     ours, theirs = (
         {line.get_color(): len(line.get_xdata()) for line in axes.lines}
@@ -176,31 +181,31 @@ def test_embeddings_of_several_detectors_share_the_classes(gathered: Gathered) -
     assert list(ours.values())[1:] == list(theirs.values())[:0:-1]
 
 
-def test_too_few_images_have_no_plane(gathered: Gathered) -> None:
-    few = gathered.sample._replace(
-        embeddings=gathered.sample.embeddings[:3], labels=gathered.sample.labels[:3]
+def test_too_few_images_have_no_plane(report_data: ReportData) -> None:
+    few = report_data.sample._replace(
+        embeddings=report_data.sample.embeddings[:3], labels=report_data.sample.labels[:3]
     )
-    assert list(illustrate_embeddings([gathered._replace(sample=few)], seed=0)) == []
+    assert list(illustrate_embeddings([report_data._replace(sample=few)], seed=0)) == []
 
 
-def test_pictures_are_shrunk_both_ways_and_judged(detector: Detector, tmp_path: Path) -> None:
+def test_pictures_are_resized_both_ways_and_judged(detector: Detector, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for name in range(3):
         pixels = generator.integers(0, 256, (100, 80, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")
     (tmp_path / "broken.png").write_text("meow")
-    shrunk = shrink_both_ways(detector, tmp_path)
-    assert len(shrunk) == 3
-    for both in shrunk:  # an average of noise is grey; a pixel of it is as strong as before
-        assert 3 * both.fixed.picture.std() < both.aliased.picture.std()
-        assert both.fixed.score != both.aliased.score
-    illustration = illustrate_artefacts(shrunk)
+    resized = resize_both_ways(detector, tmp_path)
+    assert len(resized) == 3
+    for pair in resized:  # an average of noise is grey; a pixel of it is as strong as before
+        assert 3 * pair.antialiased.picture.std() < pair.aliased.picture.std()
+        assert pair.antialiased.score != pair.aliased.score
+    illustration = illustrate_artefacts(resized)
     assert illustration.alt_text.startswith("3 pictures")
 
 
 def test_a_folder_without_pictures_is_told(detector: Detector, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_text("meow")
     with pytest.raises(DataError, match="holds no picture that can be read"):
-        shrink_both_ways(detector, tmp_path)
+        resize_both_ways(detector, tmp_path)
     with pytest.raises(DataError, match=r"nowhere is no folder"):
-        shrink_both_ways(detector, tmp_path / "nowhere")
+        resize_both_ways(detector, tmp_path / "nowhere")

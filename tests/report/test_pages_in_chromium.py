@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from oddone.evaluation import judge
-from oddone.report.comparison import Comparison, Measure, Method, Number, Printed
+from oddone.evaluation import evaluate_scores
+from oddone.report.comparison import Comparison, Measure, MeasuredNumber, MethodRow, PaperNumber
+from oddone.report.detector_page import DetectorChapter, render_detector_page
 from oddone.report.figures import Illustration, illustrate_comparison, illustrate_losses
-from oddone.report.page import Chapter, as_page
-from oddone.report.record_page import Network, RecordChapter, as_record_page
+from oddone.report.record_page import NetworkRow, RecordChapter, render_record_page
 from oddone.report.roc import draw_roc
-from oddone.report.tsne import Panel, draw_tsne
+from oddone.report.tsne import TSNEPanel, draw_tsne
 
 CHROMIUM = shutil.which("chromium")
 WIDTHS = (375, 1280)
@@ -41,29 +41,31 @@ def page_on_detectors() -> str:
     """Return a page with a wide figure, a wide table and very long names; it has 5 pictures."""
     generator = np.random.default_rng(0)
     ind, ood = generator.normal(0, 1, 100), generator.normal(2, 1, 100)
-    panel = Panel(LONG, generator.normal(size=(40, 2)), np.arange(40) % 4 - 1)
+    panel = TSNEPanel(LONG, generator.normal(size=(40, 2)), np.arange(40) % 4 - 1)
     tsne = draw_tsne([panel] * 4, ["cat", "dog", LONG])
     wide = Illustration("tsne", LONG, LONG, LONG, tsne, wide=True)
     roc = Illustration("roc", "ROC", LONG, LONG, draw_roc(ind, {LONG: ood}, 1.5))
     tensors = [torch.from_numpy(scores) for scores in (ind, ood)]
-    evaluation = judge(tensors[0], {LONG: tensors[1]}, accuracy=0.9, threshold=1.5)
-    chapter = Chapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
-    return as_page([chapter, chapter], [wide], {LONG: LONG})
+    evaluation = evaluate_scores(tensors[0], {LONG: tensors[1]}, accuracy=0.9, threshold=1.5)
+    chapter = DetectorChapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
+    return render_detector_page([chapter, chapter], [wide], {LONG: LONG})
 
 
 def page_on_records() -> str:
     """Return a page with wide tables and very long names; it has 4 pictures."""
-    number = Number(50.0, "50.00 ± 0.01", 0.01, Printed(60.0, "▼ 60.00", "worse"))
-    methods = [Method([name, LONG], [number] * 9) for name in ("MCL", LONG)]
+    number = MeasuredNumber(50.0, "50.00 ± 0.01", 0.01, PaperNumber(60.0, "▼ 60.00", "worse"))
+    methods = [MethodRow([name, LONG], [number] * 9) for name in ("MCL", LONG)]
     comparison = Comparison([LONG, LONG], [Measure(LONG, LONG)] * 9, methods)
     history = [{"step": step, "loss": 1 / step} for step in range(1, 9)]
     figures = [
         illustrate_comparison(comparison),
         illustrate_losses({LONG: [history], "b": [history]}),
     ]
-    networks = [Network(LONG, LONG, 1, 1.0, LONG)]
-    chapter = RecordChapter(LONG, LONG, comparison, [LONG] * 3, figures, networks, {LONG: LONG})
-    return as_record_page([chapter, chapter], {LONG: LONG})
+    networks = [NetworkRow(LONG, LONG, 1, 1.0, LONG)]
+    chapter = RecordChapter(
+        LONG, LONG, LONG, comparison, [LONG] * 3, figures, networks, {LONG: LONG}
+    )
+    return render_record_page([chapter, chapter])
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")

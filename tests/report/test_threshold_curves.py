@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from oddone.metrics import aupr_out, auroc
 from oddone.report.precision_recall import draw_precision_recall
 from oddone.report.roc import draw_roc
-from oddone.report.threshold_curves import flagged
+from oddone.report.threshold_curves import count_anomalous
 
 IND = np.array([1.0, 2.0, 2.0, 3.0, 5.0])
 OOD = np.array([2.0, 4.0, 5.0, np.inf])
@@ -22,14 +22,14 @@ def many() -> tuple[np.ndarray, dict[str, np.ndarray]]:
     }
 
 
-def test_each_threshold_flags_what_is_at_or_above_it() -> None:
-    counts = flagged(IND, OOD)
+def test_at_each_threshold_what_is_at_or_above_it_is_anomalous() -> None:
+    counts = count_anomalous(IND, OOD)
     assert counts.ind.tolist() == [0, 0, 1, 1, 2, 4, 5]
     assert counts.ood.tolist() == [0, 1, 2, 3, 3, 4, 4]
 
 
-def test_equal_scores_are_flagged_together() -> None:
-    counts = flagged(np.zeros(3), np.zeros(2))
+def test_equal_scores_are_anomalous_together() -> None:
+    counts = count_anomalous(np.zeros(3), np.zeros(2))
     assert (counts.ind.tolist(), counts.ood.tolist()) == ([0, 3], [0, 2])
 
 
@@ -55,10 +55,10 @@ def test_the_keys_name_sets_and_areas() -> None:
     roc, precision_recall = draw_roc(IND, {"odd": OOD}), draw_precision_recall(IND, {"odd": OOD})
     assert keys_of(roc) == [f"odd: AUROC {auroc(IND, OOD):.1%}", "guessing"]
     assert keys_of(precision_recall) == [f"odd: AUPR {aupr_out(IND, OOD):.1%}"]
-    assert roc.axes[0].get_xlabel() == "test images flagged (false alarms)"
-    assert roc.axes[0].get_ylabel() == "OOD images caught"
-    assert precision_recall.axes[0].get_xlabel() == "OOD images caught (recall)"
-    assert precision_recall.axes[0].get_ylabel() == "flagged images that are OOD (precision)"
+    assert roc.axes[0].get_xlabel() == "test images called odd (false alarms)"
+    assert roc.axes[0].get_ylabel() == "OOD images detected"
+    assert precision_recall.axes[0].get_xlabel() == "OOD images detected (recall)"
+    assert precision_recall.axes[0].get_ylabel() == "images called odd that are OOD (precision)"
 
 
 def dots(figure: Figure) -> list[tuple[float, float]]:
@@ -75,7 +75,7 @@ def test_the_threshold_is_a_dot_on_the_curve() -> None:
     assert dots(draw_roc(IND, {"odd": OOD})) == []
 
 
-def test_a_threshold_that_flags_nothing_has_no_precision() -> None:
+def test_a_threshold_above_all_scores_has_no_precision() -> None:
     figure = draw_precision_recall(IND, {"odd": OOD[:3]}, threshold=9.0)
     assert dots(figure) == []
     assert "at the detector's own threshold" not in keys_of(figure)

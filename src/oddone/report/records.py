@@ -1,35 +1,52 @@
-"""What a report tells of a record of `oddone bench`."""
+"""The chapters of a report on records of `oddone bench`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from oddone.bench import TABLES, Record
+from oddone.bench import TABLES, Record, read_record
 from oddone.bench.record import RowRecord
-from oddone.bench.rendering import CLASSES, Cell, captions, cells_of
+from oddone.bench.rendering import COMPARED, Cell, captions, cells_of
 from oddone.bench.tables import ACCURACY, METRIC_NAMES, OOD_NAMES, Column
-from oddone.cli.terminal import counted
-from oddone.report.comparison import SEPARATOR, Comparison, Measure, Method, Number, Printed
+from oddone.report.comparison import (
+    SEPARATOR,
+    Comparison,
+    Measure,
+    MeasuredNumber,
+    MethodRow,
+    PaperNumber,
+)
 from oddone.report.figures import illustrate_comparison, illustrate_losses
-from oddone.report.record_page import Network, RecordChapter
+from oddone.report.record_page import NetworkRow, RecordChapter
 from oddone.training import RunDirectory
+from oddone.wording import distinct_names
 
 
-def chapter_of(name: str, record: Record, folder: Path) -> RecordChapter:
-    """Return the chapter on a record in a folder, in which its networks may lie too."""
+def record_chapters(paths: Sequence[Path]) -> list[RecordChapter]:
+    """Return a chapter on each record, called by its table, or by its path if two have the same.
+
+    How the networks were trained is shown if they still lie beside the record.
+    """
+    records = [read_record(path) for path in paths]
+    names = distinct_names([record.table for record in records], paths)
+    return list(map(_chapter, names, paths, records))
+
+
+def _chapter(name: str, path: Path, record: Record) -> RecordChapter:
     comparison = _comparison(record)
     illustrations = [illustrate_comparison(comparison)]
-    histories = _histories(record, folder)
+    histories = _training_histories(record, path.parent)
     if histories:
         illustrations.append(illustrate_losses(histories))
     return RecordChapter(
         name,
+        path.name,
         _lead(record),
         comparison,
         captions(record),
         illustrations,
-        _networks(record),
+        _network_rows(record),
         _origin(record),
     )
 
@@ -38,7 +55,7 @@ def _lead(record: Record) -> str:
     """Return how large the table is, and its best row by the mean AUROC over OOD sets."""
     training, test = record.data["training"], record.data["test"]
     words = (
-        f"compares {counted(len(record.rows), 'method', 'methods')} at the scale {record.scale}, "
+        f"compares {_count(len(record.rows), 'method')} at the scale {record.scale}, "
         f"trained on {training['images']:,} images of {len(training['classes']):,} classes."
     )
     columns = [Column("auroc", name) for name in record.data["oods"]]
@@ -46,7 +63,9 @@ def _lead(record: Record) -> str:
         return words
     best = max(record.rows, key=lambda row: fmean(_means(row, columns)))
     means = _means(best, columns)
-    aurocs = [f"{_images(column)} {mean:.1f}%" for column, mean in zip(columns, means, strict=True)]
+    aurocs = [
+        f"{_set_name(column)} {mean:.1f}%" for column, mean in zip(columns, means, strict=True)
+    ]
     name = SEPARATOR.join(best.names)
     words += f" Best by mean AUROC is {name} with {fmean(means):.1f}%: {', '.join(aurocs)}."
     accuracies = best.numbers(ACCURACY)
@@ -64,11 +83,11 @@ def _comparison(record: Record) -> Comparison:
     return Comparison(
         TABLES[record.table].headings,
         [
-            Measure(_images(column), METRIC_NAMES[column.metric], column.lower_is_better)
+            Measure(_set_name(column), METRIC_NAMES[column.metric], column.lower_is_better)
             for column in columns
         ],
         [
-            Method(
+            MethodRow(
                 row.names,
                 [
                     _number(record, row, column, cell)
@@ -80,26 +99,30 @@ def _comparison(record: Record) -> Comparison:
     )
 
 
-def _number(record: Record, row: RowRecord, column: Column, cell: Cell) -> Number | None:
+def _number(record: Record, row: RowRecord, column: Column, cell: Cell) -> MeasuredNumber | None:
     numbers, paper = row.numbers(column), record.paper_number(row, column)
     if not numbers:
         return None
-    return Number(
+    return MeasuredNumber(
         fmean(numbers),
         cell.ours,
         stdev(numbers) if len(numbers) > 1 else None,
-        None if paper is None else Printed(paper, f"{cell.mark} {cell.paper}", CLASSES[cell.mark]),
+        None
+        if paper is None
+        else PaperNumber(paper, f"{cell.mark} {cell.paper}", COMPARED[cell.mark]),
     )
 
 
-def _images(column: Column) -> str:
-    """Return what the images of a column are called."""
+def _set_name(column: Column) -> str:
+    """Return what the images of a column are called: the test images, or an OOD set."""
     return "test images" if column.of is None else OOD_NAMES.get(column.of, column.of)
 
 
-def _histories(record: Record, folder: Path) -> dict[str, list[Sequence[Mapping[str, Any]]]]:
-    """Return by name what the networks wrote down of each step, of those that are still there."""
-    # What is there is listed, as a key may come from somebody else and lead elsewhere.
+def _training_histories(
+    record: Record, folder: Path
+) -> dict[str, list[Sequence[Mapping[str, Any]]]]:
+    """Return the histories of the networks that are still there, by name."""
+    # Only folders that are there are opened: a key may be a path that leads elsewhere.
     runs = {path.name: RunDirectory(path) for path in folder.glob("models/*")}
     histories: dict[str, list[Sequence[Mapping[str, Any]]]] = {}
     for model in record.models:
@@ -109,10 +132,10 @@ def _histories(record: Record, folder: Path) -> dict[str, list[Sequence[Mapping[
     return histories
 
 
-def _networks(record: Record) -> list[Network]:
+def _network_rows(record: Record) -> list[NetworkRow]:
     names = {model.key: model.name for model in record.models}
     return [
-        Network(
+        NetworkRow(
             model.name,
             names.get(model.start, model.start) if model.start else "",
             model.steps,
@@ -125,7 +148,7 @@ def _networks(record: Record) -> list[Network]:
 
 def _origin(record: Record) -> dict[str, str]:
     machine = record.machine
-    threads = counted(machine["threads"], "thread", "threads")
+    threads = _count(machine["threads"], "thread")
     parts = [machine["gpu"], f"{threads} of {machine['processor']}", machine["system"]]
     return {
         "Command": record.command,
@@ -133,3 +156,7 @@ def _origin(record: Record) -> dict[str, str]:
         "Machine": ", ".join(filter(None, parts)),
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
     }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,85 @@
+"""Verdicts, scores and names as people read them: for the terminal and for reports alike."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from oddone.detector import Detector, Explanation
+from oddone.errors import SettingsError
+
+_AUROC_WORDS = (
+    (0.99, "nearly always told"),
+    (0.95, "told very well"),
+    (0.90, "told well"),
+    (0.80, "told fairly"),
+    (0.60, "told poorly"),
+)
+
+
+class VerdictText(NamedTuple):
+    """A verdict in plain words; beginning and headline make one sentence."""
+
+    beginning: str
+    headline: str
+    """The name of the class, or that the image is none of them."""
+    rarity: str
+    """How many normal images have such a score or a higher one."""
+    reason: str
+    """The score and the threshold, and the likeliest class of an anomalous image."""
+
+
+def describe_verdict(detector: Detector, explanation: Explanation) -> VerdictText:
+    """Return the verdict in words for people who never heard of the method."""
+    name = legible(detector.classes[explanation.label])
+    score = f"Its score is {format_score(explanation.score)}"
+    if detector.calibration is None or explanation.p_value is None:
+        unknown = "How odd that is, only a calibration can tell"
+        return VerdictText("This image looks most like", name, unknown, f"{score}.")
+    share = _share_of_normal(explanation.p_value, len(detector.calibration.scores))
+    reason = f"{score}, and images above {format_score(detector.threshold)} are called odd."
+    if explanation.anomalous:
+        reason = f"{reason} The likeliest class would be {name}."
+        classes = len(detector.classes)
+        name = f"none of the {classes:,} classes" if classes > 1 else f"no {name}"
+    return VerdictText("This image is", name, f"This odd or odder: {share}", reason)
+
+
+def describe_auroc(auroc: float) -> str:
+    """Return in words how well OOD images are told from IND images."""
+    return next((words for least, words in _AUROC_WORDS if auroc >= least), "not told")
+
+
+def format_score(value: float) -> str:
+    """Return a distance or score as people read it: 9.87, 118.2 or 1,204."""
+    decimals = 2 if value < 100 else 1 if value < 1000 else 0
+    return f"{value:,.{decimals}f}"
+
+
+def legible(name: str) -> str:
+    """Return a name in one line, without characters that no font can show."""
+    if not name.isprintable():
+        name = "".join(mark if mark.isprintable() else " " for mark in name)
+    return " ".join(name.split())
+
+
+def distinct_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """Return the names of these paths; where several have the same name, the paths themselves."""
+    if len(set(paths)) < len(paths):
+        raise SettingsError(f"{', '.join(map(str, paths))}: name each only once")
+    return [
+        str(path) if names.count(name) > 1 else name
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: one, two and three."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _share_of_normal(p_value: float, held_out: int) -> str:
+    if p_value * (held_out + 1) < 1.5:  # only the image itself, which a p-value counts too
+        return f"none of {held_out:,} normal images"
+    if p_value < 0.1:
+        return f"1 in {round(1 / p_value):,} normal images"
+    return f"{p_value:.0%} of normal images"

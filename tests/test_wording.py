@@ -1,0 +1,95 @@
+"""Verdicts, scores and names as people read them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from oddone.detector import Calibration, Detector, Explanation
+from oddone.errors import SettingsError
+from runs import tiny_source
+from small_detector import fitted
+
+from oddone.wording import (
+    describe_auroc,
+    describe_verdict,
+    distinct_names,
+    format_score,
+    join_words,
+    legible,
+)
+
+
+def explained(detector: Detector, score: float) -> Explanation:
+    """Return the explanation of an image, as if its score were that."""
+    explanation = detector.explain(tiny_source().images[:1])[0]
+    assert detector.calibration is not None
+    p_value = detector.calibration.p_values(torch.tensor([score])).item()
+    anomalous = score > detector.threshold
+    return explanation._replace(score=score, anomalous=anomalous, p_value=p_value)
+
+
+def test_where_there_is_one_class_an_odd_image_is_not_it() -> None:
+    detector = fitted(classes=1)
+    assert describe_verdict(detector, explained(detector, score=99.0)).headline == "no class 0"
+
+
+@pytest.mark.parametrize(
+    ("odder", "share"),
+    [
+        (0, "none of 999 normal images"),
+        (1, "1 in 500 normal images"),
+        (4, "1 in 200 normal images"),
+        (98, "1 in 10 normal images"),
+        (149, "15% of normal images"),
+        (999, "100% of normal images"),
+    ],
+)
+def test_how_odd_is_a_share_of_normal_images(odder: int, share: str) -> None:
+    scores = torch.arange(999.0, dtype=torch.float64)
+    detector = replace(fitted(), calibration=Calibration(scores, 0.1))
+    words = describe_verdict(detector, explained(detector, score=998.5 - odder))
+    assert words.rarity == f"This odd or odder: {share}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.00"), (9.876, "9.88"), (118.24, "118.2"), (1204.4, "1,204")]
+)
+def test_numbers_are_as_exact_as_needed(value: float, text: str) -> None:
+    assert format_score(value) == text
+
+
+def test_a_legible_name_is_one_line_of_what_can_be_shown() -> None:
+    assert legible(" a\tb\r\n\x00c\udce9  d ") == "a b c d"
+
+
+@pytest.mark.parametrize(
+    ("auroc", "words"),
+    [
+        (1.0, "nearly always told"),
+        (0.99, "nearly always told"),
+        (0.95, "told very well"),
+        (0.949, "told well"),
+        (0.85, "told fairly"),
+        (0.6, "told poorly"),
+        (0.5, "not told"),
+        (0.1, "not told"),
+    ],
+)
+def test_how_well_sets_are_told_apart_is_said_in_words(auroc: float, words: str) -> None:
+    assert describe_auroc(auroc) == words
+
+
+def test_paths_with_the_same_name_are_called_by_themselves() -> None:
+    paths = [Path("a/same"), Path("b/same"), Path("other")]
+    assert distinct_names(["same", "same", "other"], paths) == ["a/same", "b/same", "other"]
+    with pytest.raises(SettingsError, match="other, other: name each only once"):
+        distinct_names(["other", "other"], paths[2:] * 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "joined"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")],
+)
+def test_words_are_joined_as_in_a_sentence(words: list[str], joined: str) -> None:
+    assert join_words(words) == joined
