@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Float64, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from sklearn.metrics import confusion_matrix
+
 from oddone.report.style import (
     BLACK,
     LIGHT_GREY,
@@ -15,7 +17,6 @@ from oddone.report.style import (
     new_figure,
     shorten,
 )
-
 from oddone.wording import legible
 
 MAX_WITH_NUMBERS = 12
@@ -31,10 +32,9 @@ def confusion_shares(
     labels: Int[np.ndarray, " images"], predicted: Int[np.ndarray, " images"], classes: int
 ) -> Float64[np.ndarray, "classes classes"]:
     """Return which share of each true class gets which label; NaN where a class has no images."""
-    counts = np.zeros((classes, classes))
-    np.add.at(counts, (labels, predicted), 1)
+    counts = confusion_matrix(labels, predicted, labels=np.arange(classes))
     totals = counts.sum(axis=1, keepdims=True)
-    shares = np.full_like(counts, np.nan)
+    shares = np.full(counts.shape, np.nan)  # where scikit-learn's normalize="true" would say 0
     np.divide(counts, totals, out=shares, where=totals > 0)
     return shares
 
