@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
-from runs import tiny_source
-from small_detector import fitted
-
 from oddone.wording import (
     describe_auroc,
+    describe_neighbour,
     describe_verdict,
     distinct_names,
     format_score,
     join_words,
     legible,
 )
+from runs import tiny_source
+from small_detector import fitted
 
 
 def explained(detector: Detector, score: float) -> Explanation:
@@ -50,6 +51,25 @@ def test_how_odd_is_a_share_of_normal_images(odder: int, share: str) -> None:
     detector = replace(fitted(), calibration=Calibration(scores, 0.1))
     words = describe_verdict(detector, explained(detector, score=998.5 - odder))
     assert words.rarity == f"This odd or odder: {share}"
+
+
+@pytest.mark.parametrize(
+    ("similarity", "words"),
+    [
+        (0.9996, "distance 0.00040"),
+        (0.99974, "distance 0.00026"),
+        (0.999_906, "distance 0.00009"),
+        (0.9964, "distance 0.0036"),
+        (0.632, "distance 0.37"),
+        (-0.3, "distance 1.3"),
+        (-1.0, "distance 2.0"),
+        (1.0, "distance 0.00000"),
+        (0.999_999, "distance 0.00000"),
+        (0.9, "distance 0.10"),
+    ],
+)
+def test_a_neighbours_distance_has_two_digits_that_differ(similarity: float, words: str) -> None:
+    assert describe_neighbour(similarity) == words
 
 
 @pytest.mark.parametrize(

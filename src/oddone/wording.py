@@ -1,5 +1,6 @@
 """Verdicts, scores and names as people read them: for the terminal and for reports alike."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,18 @@ def describe_verdict(detector: Detector, explanation: Explanation) -> VerdictTex
 def describe_auroc(auroc: float) -> str:
     """Return in words how well OOD images are told from IND images."""
     return next((words for least, words in _AUROC_WORDS if auroc >= least), "not told")
+
+
+def describe_neighbour(similarity: float) -> str:
+    """Return how far a training image is, as the cosine distance of its embedding.
+
+    Nearly equal images have cosines such as 0.9997, so the distance, 1 - cosine, says more. It has
+    two significant digits, but none beyond the fifth decimal: the embeddings of training images
+    are kept as float16.
+    """
+    distance = round(1 - similarity, 5)
+    decimals = 5 if distance == 0 else min(5, 1 - math.floor(math.log10(distance)))
+    return f"distance {distance:.{decimals}f}"
 
 
 def format_score(value: float) -> str:

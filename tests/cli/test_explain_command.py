@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from oddone.data.decode import decode
 from oddone.detector import Detector
-from PIL import Image
+from oddone.wording import describe_neighbour
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -54,9 +56,10 @@ def test_a_picture_file_is_explained_in_words_and_as_a_picture(
     name = "none of the 3 classes" if explanation.anomalous else detector.classes[explanation.label]
     assert lines[0] == f"This image is {name}"
     assert f"(p-value {explanation.p_value:.2g}). Its score is {explanation.score:.2f}" in lines[1]
-    assert lines[2] == "The training images that look most like it:"
+    assert lines[2] == "The training images that look most like it, by cosine distance:"
     for line, near in zip(lines[3:6], explanation.neighbours, strict=True):
-        assert line == f"  {near.similarity:.2f} like {detector.classes[near.label]}: {near.path}"
+        distance, name = describe_neighbour(near.similarity), detector.classes[near.label]
+        assert line == f"  {distance}, {name}: {near.path}"
     assert lines[6:] == [f"The picture is {out}"]
     with Image.open(out) as drawn:
         assert drawn.format == "PNG"

@@ -11,16 +11,16 @@ from figures_looked_at import axes_of, check_layout, words_of
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
+from PIL import Image
+
 from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
+from oddone.report import draw_explanation, save_figure
 from oddone.report.style import ANOMALOUS, NORMAL, UNKNOWN, shorten
 from oddone.transforms import MakeViews, one_view, rotations, rotations_and_mirrors
-from PIL import Image
+from oddone.wording import describe_neighbour, describe_verdict, format_score
 from runs import tiny_source
 from small_detector import fitted
-
-from oddone.report import draw_explanation, save_figure
-from oddone.wording import describe_verdict, format_score
 
 TURNED = ["turned 90°", "turned 180°", "turned 270°"]
 MIRRORED = ["mirrored 90°", "mirrored 180°", "mirrored 270°"]
@@ -98,7 +98,7 @@ def test_an_odd_image_is_none_of_the_classes_and_vermilion(
     )
 
 
-def test_neighbours_are_shown_with_label_similarity_and_path(
+def test_neighbours_are_shown_with_label_distance_and_path(
     detector: Detector, image: np.ndarray, normal: Figure
 ) -> None:
     words = words_of(normal)
@@ -109,7 +109,16 @@ def test_neighbours_are_shown_with_label_similarity_and_path(
         np.testing.assert_array_equal(picture, neighbour.thumbnail)
         here = words.index(neighbour.path)
         assert words[here - 2] == detector.classes[neighbour.label]
-        assert words[here - 1] == f"similarity {neighbour.similarity:.2f}"
+        assert words[here - 1] == describe_neighbour(neighbour.similarity)
+
+
+def test_the_longest_distance_of_a_neighbour_is_not_cut(
+    detector: Detector, image: np.ndarray
+) -> None:
+    explanation = explained(detector, image)
+    near = [each._replace(similarity=0.99988) for each in explanation.neighbours]
+    figure = draw_explanation(detector, image, explanation._replace(neighbours=tuple(near)))
+    assert words_of(figure).count("distance 0.00012") == 3
 
 
 def test_small_images_are_enlarged_without_blur(image: np.ndarray, normal: Figure) -> None:

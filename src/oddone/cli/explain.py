@@ -6,16 +6,16 @@ from typing import NamedTuple
 import numpy as np
 from cyclopts import App
 from jaxtyping import UInt8
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
 from oddone.cli.detectors import open_detector
 from oddone.cli.terminal import bar, list_broken, printable, say
 from oddone.data import load
 from oddone.data.decode import BrokenImageError, decode, without_warnings
 from oddone.detector import Detector, Explanation
 from oddone.errors import DataError, SettingsError
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
 from oddone.report import check_figure_path, draw_explanation, save_figure
-from oddone.wording import describe_verdict
+from oddone.wording import describe_neighbour, describe_verdict
 
 app = App(name="explain")
 
@@ -87,7 +87,7 @@ def _say_verdict(detector: Detector, explanation: Explanation) -> None:
     p_value = "" if explanation.p_value is None else f" (p-value {explanation.p_value:.2g})"
     say(f"{verdict.beginning} {verdict.headline}")
     say(f"{verdict.rarity}{p_value}. {verdict.reason}")
-    say("The training images that look most like it:")
+    say("The training images that look most like it, by cosine distance:")
     for near in explanation.neighbours:
-        like = f"{near.similarity:.2f} like {detector.classes[near.label]}: {near.path}"
-        say(f"  {printable(like)}")
+        distance, name = describe_neighbour(near.similarity), detector.classes[near.label]
+        say(f"  {printable(f'{distance}, {name}: {near.path}')}")

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int, Int64
+from PIL import Image
+
 from oddone.data import ImageSet
 from oddone.data.decode import (
     BrokenImageError,
@@ -26,7 +28,7 @@ from oddone.progress import Progress
 from oddone.report.cases import MAX_NEIGHBOURS, CaptionedImage, Case
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair
 from oddone.report.views import ImageViews, image_views
-from PIL import Image
+from oddone.wording import describe_neighbour
 
 MAX_CASES = 5
 MAX_IND_POINTS, MAX_OOD_POINTS = 1_000, 500  # for t-SNE
@@ -233,7 +235,7 @@ def _case(
 ) -> Case:
     neighbours = [
         CaptionedImage(
-            near.thumbnail, detector.classes[near.label], f"similarity {near.similarity:.3f}"
+            near.thumbnail, detector.classes[near.label], describe_neighbour(near.similarity)
         )
         for near in explanation.neighbours
     ]

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
+
 from oddone.detector import Calibration, Detector, Explanation
 from oddone.report.cases import MAX_NEIGHBOURS
 from oddone.report.style import (
@@ -32,9 +33,9 @@ from oddone.report.style import (
     write_text,
 )
 from oddone.report.views import image_views, nearest_class
-
 from oddone.wording import (
     VerdictText,
+    describe_neighbour,
     describe_verdict,
     format_score,
     legible,
@@ -115,14 +116,14 @@ def _write_verdict(figure: Figure, verdict: VerdictText, colour: str) -> None:
 def _draw_neighbours(figure: Figure, detector: Detector, explanation: Explanation) -> None:
     side, gap = 1.15, 0.1
     top, width = _TOP + _IMAGE_SIDE - side, _VERDICT_WIDTH / MAX_NEIGHBOURS
-    words = "The training images that look most like it"
+    words = "The training images that look most like it, by cosine distance"
     write_text(figure, _CLASSES.left, top - 0.32, words, _VERDICT_WIDTH, **_HEADING)
     for index, neighbour in enumerate(explanation.neighbours[:MAX_NEIGHBOURS]):
         left = _CLASSES.left + index * width
         show_image(figure, left, top, side, neighbour.thumbnail).set_label("neighbour")
         for below, words, style in (
             (0.24, detector.classes[neighbour.label], {"size": 11, "weight": "bold"}),
-            (0.50, f"similarity {neighbour.similarity:.2f}", {"size": 9}),
+            (0.50, describe_neighbour(neighbour.similarity), {"size": 8}),
             (0.74, neighbour.path, {"size": 8, "color": GREY}),
         ):
             write_text(

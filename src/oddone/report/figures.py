@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+
 from oddone.progress import Progress
 from oddone.report.cases import Case, draw_cases
+from oddone.report.collect import ReportData
 from oddone.report.comparison import Comparison, draw_comparison
+from oddone.report.confusion import confusion_shares, draw_confusion
+from oddone.report.distributions import draw_distributions
 from oddone.report.precision_recall import draw_precision_recall
 from oddone.report.resize_artefacts import ResizedPair, draw_artefacts
 from oddone.report.roc import draw_roc
@@ -17,10 +21,6 @@ from oddone.report.threshold_curves import Scores
 from oddone.report.training_curves import LossCurve, draw_losses, draw_training_curves
 from oddone.report.tsne import MIN_POINTS, TSNEPanel, draw_tsne, tsne_points
 from oddone.report.views import draw_views
-
-from oddone.report.collect import ReportData
-from oddone.report.confusion import confusion_shares, draw_confusion
-from oddone.report.distributions import draw_distributions
 from oddone.wording import format_score, legible
 
 History = Sequence[Mapping[str, Any]]
@@ -214,7 +214,7 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "missed",
             "OOD images taken for normal" if threshold else "The least odd OOD images",
             "Those with the lowest scores, what they were taken for, and the three training images "
-            "that look most like each to the network. Often one sees why.",
+            "that look most like each to the network, by cosine distance. Often one sees why.",
             _case_names(report_data.missed),
             draw_cases(report_data.missed, "OOD image", ANOMALOUS),
         )
@@ -223,7 +223,8 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "mistaken",
             "Test images with a wrong name",
             "Those with the lowest scores, which the detector found most normal: what they are, "
-            "what they were taken for, and the three training images that look most like each.",
+            "what they were taken for, and the three training images that look most like each, "
+            "by cosine distance.",
             _case_names(report_data.misclassified),
             draw_cases(report_data.misclassified, "test image", UNKNOWN),
         )
