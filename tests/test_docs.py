@@ -1,6 +1,7 @@
 """What the documents show works, and their links lead somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,18 @@ def anchors(document: Path) -> set[str]:
 
 def without_code_blocks(document: Path) -> str:
     return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    shown = "\n".join(layer.replace("oddone.", "") for layer in layers)
+    assert f"```\n{shown}\n```" in (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_architecture_names_every_room() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## Who may import")[0]
+    package = ROOT / "src" / "oddone"
+    rooms = {path.stem for path in package.iterdir() if path.suffix in ("", ".py")}
+    rooms -= {"__init__", "__main__", "__pycache__"}
+    assert {room for room in rooms if f"`{room}`" not in table} == set()
