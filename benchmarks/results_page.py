@@ -136,6 +136,9 @@ TEMPLATE = """<!-- written by `{command}`, checked by the tests -->
   more, or that had to share the machine, has made fewer of them.
 - **Chance.** The numbers are those of {seeds}. Two seeds of the same settings have differed by
   about two points of AUROC and one of accuracy ({decision}).
+- **Mirrored training images.** The rows with eight views were recorded with Gaussians fitted on
+  mirrored views of the training images too; today they are fitted on un-mirrored ones, as in the
+  paper ([what that changes](paper.md#mirrored-training-images)).
 - **The paper's networks are larger and were trained for longer.** Compare the order of rows, not
   numbers.
 

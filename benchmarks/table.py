@@ -1,4 +1,4 @@
-"""Write the newest records of results/ as the tables in README.md."""
+"""Write the newest records of results/ as the tables of README.md and docs/performance.md."""
 
 import json
 from pathlib import Path
@@ -6,21 +6,27 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PERFORMANCE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "results"
 
 
 def main() -> None:
-    """Put the tables into README.md."""
-    text = README.read_text()
-    for name, table in tables().items():
-        before, rest = text.split(start_mark(name))
-        text = before + start_mark(name) + table + end_mark(name) + rest.split(end_mark(name))[1]
-    README.write_text(text)
+    """Put the tables into their pages."""
+    for page, tables in tables_by_page().items():
+        text = page.read_text()
+        for name, table in tables.items():
+            before, rest = text.split(start_mark(name))
+            after = rest.split(end_mark(name))[1]
+            text = before + start_mark(name) + table + end_mark(name) + after
+        page.write_text(text)
 
 
-def tables() -> dict[str, str]:
-    """Return the tables of the README by name, as Markdown."""
-    return {"demo": demo_table(), "quality": quality_table(), "speed": speed_table()}
+def tables_by_page() -> dict[Path, dict[str, str]]:
+    """Return the tables of each page by name, as Markdown."""
+    return {
+        README: {"demo": demo_table()},
+        PERFORMANCE: {"quality": quality_table(), "speed": speed_table()},
+    }
 
 
 def start_mark(name: str) -> str:
@@ -51,7 +57,7 @@ def demo_table() -> str:
         f"{record['minutes_per_network']:g} minutes of training for each of the two networks, "
         f"{record['minutes_in_all']:g} minutes in all on {record['machine']['threads']} threads of "
         f"an {record['machine']['processor']}, seed {record['seed']}; record: "
-        f"[{record['name']}]({record['file']})."
+        f"{link_from(README, record)}."
     )
     return "\n".join([*head, *rows, "", source]) + "\n"
 
@@ -68,7 +74,7 @@ def quality_table() -> str:
     source = (
         f"{record['minutes']:.0f} minutes on {record['machine']['threads']} threads of an "
         f"{record['machine']['processor']}, {record['views_per_second']:,} views/s, seed "
-        f"{record['seed']}; record: [{record['name']}]({record['file']})."
+        f"{record['seed']}; record: {link_from(PERFORMANCE, record)}."
     )
     return "\n".join([*head, *rows, "", source]) + "\n"
 
@@ -116,12 +122,18 @@ def speed_table() -> str:
         f"{alone:,.0f} are torch and the batch; pytorch-metric-learning: {peer:,.0f} MiB."
     )
     records = (loss, density, augmentation, training, scoring, decoding)
-    links = ", ".join(f"[{record['name']}]({record['file']})" for record in records)
+    links = ", ".join(link_from(PERFORMANCE, record) for record in records)
     source = (
         f"Measured on {machine['threads']} threads of an {machine['processor']}; records: {links}."
     )
     head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
     return "\n".join([*head, *table, "", memory, "", source]) + "\n"
+
+
+def link_from(page: Path, record: dict[str, Any]) -> str:
+    """Return a link from a page to the file of a record."""
+    up = "../" * (len(page.relative_to(ROOT).parts) - 1)
+    return f"[{record['name']}]({up}{record['file']})"
 
 
 def newest(name: str, kind: str = "speed") -> dict[str, Any]:

@@ -41,7 +41,7 @@ def map_in_threads(
 
     On a CPU two threads take one batch each. That is faster than one batch at a time on all
     threads, because torch then has to wait for all of them in every operation
-    (docs/decisions/0009-two-halves-side-by-side.md).
+    (docs/decisions/0009-two-threads.md).
     """
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads < 2 or len(batches) < 2:
