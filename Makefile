@@ -23,10 +23,10 @@ $(READY): pyproject.toml constraints.txt src/oddone/__init__.py # the last holds
 	touch $@
 
 test: $(READY)
-	$(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto  # a worker for each core, a thread for each worker
 
 coverage: $(READY)
-	$(BIN)/pytest -n auto --cov
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov
 
 check: lint types imports test
 

@@ -8,3 +8,10 @@ Progress = Callable[[int, int, str], None]
 
 def silent(_done: int, _total: int, _description: str) -> None:
     """Show no progress."""
+
+
+def described(progress: Progress | None, description: str) -> Progress | None:
+    """Return the same progress under another description; None where nobody wants to know."""
+    if progress is None:
+        return None
+    return lambda done, total, _: progress(done, total, description)

@@ -16,7 +16,7 @@ from torch import Tensor
 from oddone.data import ImageSet
 from oddone.data.stream import Source, StreamedImage, stream
 from oddone.errors import SettingsError
-from oddone.progress import Progress
+from oddone.progress import Progress, described
 from oddone.verdicts import Verdicts
 
 ImageBatch = UInt8[Tensor, "images 3 height width"]
@@ -116,17 +116,12 @@ def score_images(
     description: str = "scoring",
 ) -> Verdicts:
     """Return the verdicts on the images of a set, or on those with the given indices."""
-
-    def show(done: int, total: int, _: str) -> None:
-        if progress is not None:
-            progress(done, total, description)
-
     batches = process_batches(
         scorer,
         images,
         size=scorer.image_size,
         batch_size=scorer.batch_size,
         indices=indices,
-        progress=show,
+        progress=described(progress, description),
     )
     return Verdicts.concatenate([batch.result for batch in batches if batch.result is not None])

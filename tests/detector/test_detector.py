@@ -231,7 +231,7 @@ def test_numbers_of_images_that_are_not_there_are_refused(
     for numbers, message in (
         (np.array([3, 96]), "indices hold 96, and the 96 images are numbered from 0"),
         (np.array([-1]), "indices hold -1"),
-        (source.labels == 0, "indices are bool; pass whole numbers"),
+        (source.labels == 0, "indices are bool; give the numbers"),
     ):
         with pytest.raises(SettingsError, match=message):
             Detector.fit(detector.embedder.trained, source, indices=numbers)

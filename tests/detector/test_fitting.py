@@ -180,8 +180,8 @@ def test_all_images_are_meant_unless_indices_say_otherwise(
     [
         (np.array([0, 96]), "indices hold 96, and the 96 images are numbered from 0"),
         (np.array([-1]), "indices hold -1"),
-        (np.array([0.0]), "indices are float64; pass whole numbers"),
-        (np.array([True]), "indices are bool; pass whole numbers"),
+        (np.array([0.0]), "indices are float64; give the numbers"),
+        (np.array([True]), "indices are bool; give the numbers"),
     ],
 )
 def test_indices_of_images_that_are_not_there_are_refused(

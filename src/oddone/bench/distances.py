@@ -16,7 +16,7 @@ from oddone.detector import Space, ViewEmbedder
 from oddone.detector.fitting import PosedEmbeddings, fit_statistics, group_names
 from oddone.encoders import TrainedNetwork
 from oddone.fusion import PerView
-from oddone.progress import Progress
+from oddone.progress import Progress, described
 from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import ViewSet, one_view, rotations, rotations_and_mirrors
 
@@ -72,7 +72,7 @@ def class_distances(
                 images,
                 size=trained.image_size,
                 batch_size=IMAGES_AT_ONCE,
-                progress=_named(progress, name),
+                progress=described(progress, name),
             )
             if batch.result is not None
         ]
@@ -116,8 +116,3 @@ def _fitted(
         ).to(embedder.device, torch.float32)
         for each in representations
     }
-
-
-def _named(progress: Progress, name: str) -> Progress:
-    """Return the progress under another description."""
-    return lambda done, total, _: progress(done, total, name)

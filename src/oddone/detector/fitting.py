@@ -15,10 +15,11 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from oddone.data import ImageSet
+from oddone.data.image_set import check_indices
 from oddone.density import Moments
 from oddone.encoders import TrainedNetwork
-from oddone.errors import DataError, SettingsError
-from oddone.progress import Progress
+from oddone.errors import DataError
+from oddone.progress import Progress, described
 from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import ViewSet
 
@@ -91,11 +92,6 @@ def fit_statistics(
         Called with how many images are done.
 
     """
-
-    def show(done: int, total: int, _: str) -> None:
-        if progress is not None:
-            progress(done, total, "fitting")
-
     labels, classes = torch.from_numpy(source.labels[indices]), len(trained.classes)
     moments: dict[Key, Moments] = {}
     samples: dict[Key, list[Tensor]] = {key: [] for key in samples_of}
@@ -106,7 +102,7 @@ def fit_statistics(
         size=trained.image_size,
         batch_size=IMAGES_PER_MOMENTS,
         indices=indices,
-        progress=show,
+        progress=described(progress, "fitting"),
     ):
         assert batch.result is not None  # noqa: S101  (an ImageSet holds readable images only)
         end = start + len(batch.pictures)
@@ -166,13 +162,7 @@ def checked_indices(
     """Return the indices of the images that are meant, which by default are all."""
     if indices is None:
         return np.arange(len(source))
-    if not np.issubdtype(indices.dtype, np.integer):
-        raise SettingsError(f"indices are {indices.dtype}; pass whole numbers")
-    outside = indices[(indices < 0) | (indices >= len(source))]
-    if len(outside) > 0:
-        raise SettingsError(
-            f"indices hold {outside[0]}, and the {len(source)} images are numbered from 0"
-        )
+    check_indices(indices, source)
     return indices
 
 
