@@ -45,7 +45,7 @@ def test_a_record_says_how_it_came_about(toys: Toys) -> None:
 def test_a_result_holds_all_that_an_evaluation_says() -> None:
     half = torch.arange(8.0)
     evaluation = evaluate_scores(
-        half, {"svhn": half + 3}, accuracy=0.5, threshold=5.0, groups={"far": ["svhn"]}
+        half, {"svhn": half + 3}, accuracy=0.5, threshold=5.0, averages={"far": ["svhn"]}
     )
     result = asdict(ResultRecord.of(evaluation))
     assert json.loads(json.dumps(result)) == as_json(evaluation)
