@@ -19,54 +19,57 @@ import numpy as np
 import oddone
 from measure import write_measurements
 from oddone.data import ImageSet, load
-from oddone.detector import Detector
-from oddone.encoders import TrainedNetwork, load_network
-from oddone.fusion import average, harmonic, nearest, view_weighted
+from oddone.detector import Detector, DetectorSettings
+from oddone.encoders import load_network
+from oddone.fusion import average, decide, harmonic, nearest, view_weighted
 from oddone.presets import cpu
 from oddone.training import RunDirectory, StepReport, split_held_out, train_network
 from oddone.transforms import one_view, rotations, rotations_and_mirrors
 
-MOST_ODD = 10_000  # images of an OOD set, the first ones
+MOST_OOD = 10_000  # images of an OOD set, the first ones
 
 
 def main(folder: str, ind: str, *oods: str) -> None:
     """Train, measure, print and record."""
-    source = load(ind)
-    trained, history = trained_network(Path(folder), source)
-    test = load(f"{ind}#test")
-    odd = {name: load(place).images[:MOST_ODD] for name, place in (o.split("=", 1) for o in oods)}
+    source, test = load(ind), load(f"{ind}#test")
+    run = finished_run(Path(folder), source)
+    ood_images = {
+        name: load(place).images[:MOST_OOD] for name, place in (ood.split("=", 1) for ood in oods)
+    }
+    indices = split_held_out(source, run.settings).training
     table = []
     for views, fusions in (
         (one_view, (average,)),
         (rotations, (harmonic,)),
         (rotations_and_mirrors, (average, nearest, view_weighted, harmonic)),
     ):
-        indices = split_held_out(source, trained.settings).training
-        detector = Detector.fit(trained, source, indices=indices, views=views)
-        measured = {name: detector._measured(images) for name, images in odd.items()}
-        measured_test = detector._measured(test.images)
+        settings = DetectorSettings(views=views)
+        detector = Detector.fit(load_network(run.encoder_path), source, settings, indices=indices)
+        measured_test = detector._measure(test.images)
+        measured_oods = {name: detector._measure(images) for name, images in ood_images.items()}
         for fuse in fusions:
             fused = replace(detector, fuse=fuse)
             verdicts = fused._verdicts(measured_test)
-            name = views.__name__.replace("_", " ")
+            nearest_class = decide(fuse(measured_test.distances))
+            name = views.name.replace("_", " ")
             row: dict[str, object] = {
                 "inference": name if views is one_view else f"{name}, {fuse.__name__}",
                 "accuracy": oddone.accuracy(verdicts.labels, test.labels),
-                "accuracy of the nearest": oddone.accuracy(
-                    verdicts.distances.argmin(dim=1), test.labels
-                ),
+                "accuracy of the nearest": oddone.accuracy(nearest_class.labels, test.labels),
             }
-            for ood, images in measured.items():
-                scores = fused._verdicts(images).scores
-                row[f"auroc {ood}"] = oddone.auroc(verdicts.scores, scores)
+            for ood, measured in measured_oods.items():
+                row[f"auroc {ood}"] = oddone.auroc(
+                    verdicts.scores, fused._verdicts(measured).scores
+                )
             table.append({k: v if isinstance(v, str) else round(v, 4) for k, v in row.items()})
             print("  ".join(f"{key} {value}" for key, value in table[-1].items()), flush=True)
+    history = list(run.history())
     rows, seconds = sum(line["rows"] for line in history), history[-1]["seconds"]
     write_measurements(
         "cpu_preset",
         kind="quality",
         arguments=" ".join(["DIR", without_folder(ind), *map(without_folder, oods)]),
-        seed=trained.settings.seed,
+        seed=run.settings.seed,
         packages=["numpy"],
         preset="cpu",
         minutes=round(seconds / 60, 2),
@@ -77,10 +80,8 @@ def main(folder: str, ind: str, *oods: str) -> None:
     )
 
 
-def trained_network(
-    folder: Path, source: ImageSet
-) -> tuple[TrainedNetwork, list[dict[str, float]]]:
-    """Return the network of the run in a folder, trained to its end, and its history."""
+def finished_run(folder: Path, source: ImageSet) -> RunDirectory:
+    """Return the run in a folder, trained to its end."""
     exists = (folder / "settings.toml").exists()
     run = RunDirectory.open(folder) if exists else RunDirectory.create(folder, cpu(), {})
 
@@ -90,7 +91,7 @@ def trained_network(
 
     if not run.encoder_path.exists():
         train_network(source, run.settings, run, watch=watch)
-    return load_network(run.encoder_path), list(run.history())
+    return run
 
 
 def without_folder(source: str) -> str:

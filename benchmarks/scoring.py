@@ -2,7 +2,7 @@
 
 The bare network turns views that are ready into embeddings, a batch after the other, with all of
 torch's threads; the detector also makes the views from bytes, measures distances, fuses them, and
-names classes. It judges two batches side by side (docs/decisions/0009).
+gives labels. It scores two batches side by side (docs/decisions/0009).
 """
 
 import os
@@ -43,7 +43,7 @@ def main() -> None:
 def made_with(encoder: str) -> Detector:
     """Return a detector on a network that has learned nothing."""
     source, settings = load("fashion:known", size=32), replace(smoke(), steps=1)
-    model = replace(settings.model, encoder=encoder, head_hidden=512, head_dim=128)
+    model = replace(settings.model, encoder_name=encoder, head_hidden=512, head_dim=128)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "run", replace(settings, model=model), {})
         train_network(source, run.settings, run)
@@ -54,19 +54,16 @@ def made_with(encoder: str) -> Detector:
 def measure(detector: Detector, images: int) -> dict[str, object]:
     """Return the rate of the detector over that of its network."""
     pixels = load("fashion:known#test", size=32).images[:images]
-    encoder = detector.encoder
+    embedder = detector.embedder
     ready = [
-        encoder.views(encoder.prepared(torch.from_numpy(part)))
-        .images.flatten(0, 1)
+        embedder.views(embedder.prepare(batch))
+        .flatten(0, 1)
         .contiguous(memory_format=torch.channels_last)
-        for part in (
-            pixels[start : start + encoder.images_at_once]
-            for start in range(0, images, encoder.images_at_once)
-        )
+        for batch in torch.from_numpy(pixels).split(embedder.batch_size)
     ]
     tasks = {
         NAMES["ours"]: lambda: detector(pixels),
-        NAMES["peer"]: lambda: [encoder.trained.network(rows) for rows in ready],
+        NAMES["peer"]: lambda: [embedder.trained.network(rows) for rows in ready],
     }
     return compare(seconds_of(tasks, ROUNDS), **NAMES)
 

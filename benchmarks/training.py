@@ -1,8 +1,8 @@
 """The whole training step against the bare network, alone and beside a busy program.
 
 The bare network runs forward and backward on tensors that are ready, all rows at once, with all of
-torch's threads; the step also picks, turns, crops and colours its images, computes the MCL loss and
-updates the weights. It takes the rows in two halves (docs/decisions/0009).
+torch's threads; the step also picks, rotates, crops and colours its images, computes the MCL loss
+and updates the weights. It takes the rows in two halves (docs/decisions/0009).
 """
 
 import os
@@ -31,9 +31,10 @@ from measure import (
 from oddone.data import load
 from oddone.device import keep_freed_memory
 from oddone.presets import cpu
-from oddone.training.batches import colour_views
-from oddone.training.loop import _Trainer
-from oddone.training.run_directory import RunDirectory
+from oddone.training import RunDirectory
+from oddone.training.batches import Batches, colour_views
+from oddone.training.initialise import initial_network
+from oddone.training.loop import _StepRunner, _Trainer
 
 
 class Effort(NamedTuple):
@@ -57,15 +58,16 @@ def main() -> None:
     keep_freed_memory()
     comparisons, profile = [], {}
     for encoder, effort in ENCODERS.items():
-        chosen = replace(settings, model=replace(settings.model, encoder=encoder))
+        chosen = replace(settings, model=replace(settings.model, encoder_name=encoder))
         with tempfile.TemporaryDirectory() as folder:
             run = RunDirectory.create(Path(folder) / "run", chosen, {})
-            trainer = _Trainer.start(source, chosen, run)
+            network = initial_network(source, chosen)
+            trainer = _Trainer.resume(network, Batches(source, chosen), chosen, run)
             compared, shares = measure(trainer, effort)
         print(f"\n{encoder}")
         print_comparisons(compared)
         comparisons += [{"encoder": encoder, "rounds": effort.rounds, **row} for row in compared]
-        if encoder == settings.model.encoder:
+        if encoder == settings.model.encoder_name:
             profile = shares
     print_profile("the preset's step", profile)
     views = settings.views * settings.batch.images * settings.poses_per_image
@@ -100,11 +102,12 @@ def measure(trainer: _Trainer, effort: Effort) -> tuple[list[dict[str, object]],
             trainer.network(ready).embeddings.square().mean().backward()
         torch.set_num_threads(before)
 
-    with trainer.stepping() as one_step:
+    with trainer._worker_threads() as workers:
+        runner = _StepRunner(trainer, workers)
 
         def steps() -> None:
             for _ in range(effort.in_a_row):
-                one_step()
+                runner.next()
 
         tasks = {NAMES["ours"]: steps, NAMES["peer"]: bare}
         compared = [compare(seconds_of(tasks, effort.rounds), **NAMES)]

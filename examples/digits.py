@@ -20,13 +20,13 @@ def main() -> None:
     images = pixels.float().reshape(-1, 8, 8) / 16
     known, held_out = digits < CLASSES, torch.arange(len(images)) % 3 == 0
 
-    statistics = known & ~held_out
-    rows, poses = in_all_poses(images[statistics])
-    labels = digits[statistics].repeat(POSES)
+    training = known & ~held_out
+    rows, poses = in_all_poses(images[training])
+    labels = digits[training].repeat(POSES)
     encoder = train(rows, labels, poses)
 
     moments = oddone.Moments.of(embed(encoder, rows), poses * CLASSES + labels, CLASSES * POSES)
-    gaussians = oddone.Gaussians.fit(moments)
+    gaussians = oddone.Gaussians.fit(moments, n_poses=POSES)
     ind_distances = distances(encoder, gaussians, images[known & held_out])
     ood_distances = distances(encoder, gaussians, images[~known & held_out])
     for name, views in (("one view", slice(0, 1)), ("four views", slice(0, POSES))):
@@ -38,9 +38,9 @@ def main() -> None:
 
 
 def in_all_poses(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each image in four quarter turns, as rows, and the pose of each row."""
-    turned = [images.rot90(pose, dims=(1, 2)) for pose in range(POSES)]
-    return torch.cat(turned), torch.arange(POSES).repeat_interleave(len(images))
+    """Return each image rotated by four quarters, as rows, and the pose of each row."""
+    rotated = [images.rot90(pose, dims=(1, 2)) for pose in range(POSES)]
+    return torch.cat(rotated), torch.arange(POSES).repeat_interleave(len(images))
 
 
 def train(rows: Tensor, labels: Tensor, poses: Tensor) -> nn.Module:
@@ -69,7 +69,7 @@ def embed(encoder: nn.Module, rows: Tensor) -> Tensor:
 def distances(encoder: nn.Module, gaussians: oddone.Gaussians, images: Tensor) -> Tensor:
     """Return the distances of every pose of every image to every class."""
     rows, poses = in_all_poses(images)
-    measured = gaussians.pose_distances(embed(encoder, rows), poses, POSES)
+    measured = gaussians.pose_distances(embed(encoder, rows), poses)
     return measured.reshape(POSES, len(images), CLASSES)
 
 
