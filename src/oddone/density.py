@@ -26,17 +26,41 @@ class Moments:
 
     The scatter is the sum of outer products around the group's own mean, so nothing is lost to
     cancellation when the embeddings lie far from the origin.
+
+    Examples
+    --------
+    >>> import torch
+    >>> embeddings, groups = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    >>> first = Moments.of(embeddings[:2], groups[:2], n_groups=2)
+    >>> both = first + Moments.of(embeddings[2:], groups[2:], n_groups=2)
+    >>> both.count
+    tensor([2, 2])
+
     """
 
     count: Int64[Tensor, " groups"]
+    """How many embeddings each group has."""
     mean: Float64[Tensor, "groups dim"]
+    """The mean of each group."""
     scatter: Float64[Tensor, "groups dim dim"]
+    """The sum of outer products around it."""
 
     @staticmethod
     def of(
         embeddings: Float[Tensor, "rows dim"], groups: Int[Tensor, " rows"], n_groups: int
     ) -> "Moments":
-        """Return the moments of the embeddings, in float64; a group may be empty."""
+        """Return the moments of the embeddings, in float64; a group may be empty.
+
+        Parameters
+        ----------
+        embeddings
+            One row for each view of an image.
+        groups
+            The group of each row: `pose * classes + label`.
+        n_groups
+            How many groups there are.
+
+        """
         _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
         dim = embeddings.shape[1]
         count = groups.bincount(minlength=n_groups)
@@ -83,10 +107,22 @@ class Gaussians:
 
     `whitening` is the inverse Cholesky factor of each covariance: it maps a group's embeddings to
     uncorrelated numbers of unit variance, in which Mahalanobis distance is plain length.
+
+    Examples
+    --------
+    >>> import torch
+    >>> embeddings = torch.tensor([[-1.0, -2.0], [-1.0, 2.0], [1.0, -2.0], [1.0, 2.0]])
+    >>> moments = Moments.of(embeddings, torch.zeros(4, dtype=torch.long), n_groups=1)
+    >>> Gaussians.fit(moments).distances(torch.tensor([[0.0, 2.0], [3.0, 0.0]]))
+    tensor([[1.],
+            [3.]], dtype=torch.float64)
+
     """
 
     mean: Float[Tensor, "groups dim"]
+    """The mean of each group."""
     whitening: Float[Tensor, "groups dim dim"]
+    """The inverse Cholesky factor of each covariance."""
     n_poses: int = 1
     """How many poses there are; `groups` is that times the number of classes."""
 
@@ -101,10 +137,21 @@ class Gaussians:
     ) -> "Gaussians":
         """Return the maximum-likelihood Gaussians of the moments.
 
-        `shrinkage` moves each covariance towards a multiple of the identity: by a share from 0
-        (the paper: not at all) to 1, or by "oas", the share that Chen et al.'s formula estimates
-        from the group itself. With `tied`, all groups share their pooled covariance (Lee et al.).
-        `names` are what errors call the groups.
+        Parameters
+        ----------
+        moments
+            Those of the training embeddings.
+        shrinkage
+            How far each covariance is moved towards a multiple of the identity: a share from 0 (the
+            paper: not at all) to 1, or "oas", the share that Chen et al.'s formula estimates from
+            the group itself.
+        n_poses
+            How many poses the groups were numbered by.
+        tied
+            Whether all groups share their pooled covariance (Lee et al.).
+        names
+            What errors call the groups.
+
         """
         n_groups = len(moments.count)
         if n_poses < 1 or n_groups % n_poses:

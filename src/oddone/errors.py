@@ -18,7 +18,16 @@ from collections.abc import Iterable
 
 
 class OddOneError(ValueError):
-    """Something the caller can fix; the message says how."""
+    """Something the caller can fix; the message says how.
+
+    Examples
+    --------
+    >>> import oddone
+    >>> oddone.MCLSettings(alpha=3.0)
+    Traceback (most recent call last):
+    oddone.errors.SettingsError: alpha=3.0: choose it above 0 and at most beta=2.5
+
+    """
 
 
 class SettingsError(OddOneError):

@@ -22,20 +22,62 @@ Numbers = Tensor | np.ndarray | Sequence[float] | Sequence[int]
 
 
 def auroc(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the chance that a random OOD image outscores a random IND one (ties: half)."""
+    """Return the chance that a random OOD image outscores a random IND one (ties: half).
+
+    Parameters
+    ----------
+    ind_scores
+        The anomaly scores of images in distribution.
+    ood_scores
+        Those of images out of distribution. Higher = more anomalous in both.
+
+    Examples
+    --------
+    >>> auroc([1, 2, 3, 4], [3, 5])
+    0.8125
+
+    """
     ind, ood = _ranked(ind_scores, ood_scores)
     return float(roc_auc_score(_targets(ind, ood), np.concatenate((ind, ood))))
 
 
 def aupr_out(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the average precision of finding OOD images, from the highest score down."""
+    """Return the average precision of finding OOD images, from the highest score down.
+
+    Parameters
+    ----------
+    ind_scores
+        The anomaly scores of images in distribution.
+    ood_scores
+        Those of images out of distribution. Higher = more anomalous in both.
+
+    Examples
+    --------
+    >>> aupr_out([1, 2, 3, 4], [3.5, 5])
+    0.8333333333333333
+
+    """
     ind, ood = _ranked(ind_scores, ood_scores)
     precision = average_precision_score(_targets(ind, ood), np.concatenate((ind, ood)))
     return min(float(precision), 1.0)  # the sum over thresholds may round to a little above 1
 
 
 def aupr_in(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the average precision of finding IND images, from the lowest score up."""
+    """Return the average precision of finding IND images, from the lowest score up.
+
+    Parameters
+    ----------
+    ind_scores
+        The anomaly scores of images in distribution.
+    ood_scores
+        Those of images out of distribution. Higher = more anomalous in both.
+
+    Examples
+    --------
+    >>> aupr_in([1, 2, 3, 4], [3.5, 5])
+    0.95
+
+    """
     ind, ood = _ranked(ind_scores, ood_scores)
     return aupr_out(-ood, -ind)
 
@@ -58,20 +100,62 @@ def aupr_in_trapezoid(ind_scores: Numbers, ood_scores: Numbers) -> float:
 
 
 def fpr_at_95_ind(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the share of OOD images accepted when at least 95 % of IND images are (the paper)."""
+    """Return the share of OOD images accepted when at least 95 % of IND images are (the paper).
+
+    Parameters
+    ----------
+    ind_scores
+        The anomaly scores of images in distribution.
+    ood_scores
+        Those of images out of distribution. Higher = more anomalous in both.
+
+    Examples
+    --------
+    >>> fpr_at_95_ind([1, 2, 3, 4], [3.5, 5])
+    0.5
+
+    """
     ind, ood = _checked(ind_scores, "ind_scores"), _checked(ood_scores, "ood_scores")
     threshold = np.sort(ind)[_ceil_95_percent(len(ind)) - 1]
     return float(np.mean(ood <= threshold))
 
 
 def fpr_at_95_ood(ind_scores: Numbers, ood_scores: Numbers) -> float:
-    """Return the share of IND images called anomalous when 95 % of OOD images are (OpenOOD)."""
+    """Return the share of IND images called anomalous when 95 % of OOD images are (OpenOOD).
+
+    Parameters
+    ----------
+    ind_scores
+        The anomaly scores of images in distribution.
+    ood_scores
+        Those of images out of distribution. Higher = more anomalous in both.
+
+    Examples
+    --------
+    >>> fpr_at_95_ood([1, 2, 3, 4], [3.5, 5])
+    0.25
+
+    """
     ind, ood = _checked(ind_scores, "ind_scores"), _checked(ood_scores, "ood_scores")
     return fpr_at_95_ind(-ood, -ind)
 
 
 def accuracy(predicted: Numbers, labels: Numbers) -> float:
-    """Return the share of images whose predicted label is the true one."""
+    """Return the share of images whose predicted label is the true one.
+
+    Parameters
+    ----------
+    predicted
+        One label for each image.
+    labels
+        The true ones, in the same order.
+
+    Examples
+    --------
+    >>> accuracy([0, 1, 1], [0, 1, 2])
+    0.6666666666666666
+
+    """
     guesses, truth = _checked(predicted, "predicted"), _checked(labels, "labels")
     if guesses.shape != truth.shape:
         raise DataError(f"{len(guesses)} predicted labels for {len(truth)} images; pass one each")

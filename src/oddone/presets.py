@@ -14,6 +14,12 @@ def paper() -> TrainSettings:
 
     The paper does not say how long; 400 epochs are its authors' configuration. It trains on every
     image, so the detector must be calibrated with others.
+
+    Examples
+    --------
+    >>> paper().model.encoder_name, paper().held_out
+    ('resnet34', 0.0)
+
     """
     return TrainSettings(epochs=400.0, held_out=0.0)
 
@@ -22,6 +28,12 @@ def authors() -> TrainSettings:
     """Return the settings of the authors' published code where it differs from the paper.
 
     These are its denominators, one partner image per image in SPA, its clamp and its optimiser.
+
+    Examples
+    --------
+    >>> authors().loss.denominator, authors().loss.beta
+    ('softmax', 2.0)
+
     """
     loss = MCLSettings(
         beta=2.0,
@@ -42,6 +54,12 @@ def cpu() -> TrainSettings:
     """Return a small network and ten minutes, for a laptop without a GPU.
 
     docs/decisions/0006-the-cpu-preset.md says what was tried to choose it.
+
+    Examples
+    --------
+    >>> cpu().minutes, cpu().model.encoder_name
+    (10.0, 'resnet10-w16')
+
     """
     return TrainSettings(
         minutes=10.0,
@@ -54,7 +72,14 @@ def cpu() -> TrainSettings:
 
 
 def demo() -> TrainSettings:
-    """Return what `oddone demo` trains, once with MCL and once with cross-entropy."""
+    """Return what `oddone demo` trains, once with MCL and once with cross-entropy.
+
+    Examples
+    --------
+    >>> demo().minutes, demo().loss.spa_weight
+    (2.0, 3.0)
+
+    """
     return replace(
         cpu(),
         minutes=2.0,
@@ -67,7 +92,14 @@ def demo() -> TrainSettings:
 
 
 def smoke() -> TrainSettings:
-    """Return a run of seconds, to see that everything works; it learns little."""
+    """Return a run of seconds, to see that everything works; it learns little.
+
+    Examples
+    --------
+    >>> smoke().steps
+    20
+
+    """
     return TrainSettings(
         steps=20,
         loss=MCLSettings(alpha=0.3),

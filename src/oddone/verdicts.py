@@ -10,7 +10,14 @@ from torch import Tensor
 
 
 class Verdict(NamedTuple):
-    """What is thought of one image."""
+    """What is thought of one image.
+
+    Examples
+    --------
+    >>> Verdict(score=5.0, label=1, anomalous=True, p_value=0.005).anomalous
+    True
+
+    """
 
     score: float
     """The anomaly score: higher = more anomalous."""
@@ -26,7 +33,16 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What is thought of some images. `verdicts[3]` is the `Verdict` on one of them."""
+    """What is thought of some images. `verdicts[3]` is the `Verdict` on one of them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> verdicts = Verdicts(scores=torch.tensor([1.0, 5.0]), labels=torch.tensor([0, 1]))
+    >>> [verdict.label for verdict in verdicts if verdict.score > 2]
+    [1]
+
+    """
 
     scores: Float[Tensor, " images"]
     """The anomaly scores: higher = more anomalous, always."""

@@ -21,7 +21,26 @@ Logits = Float[Tensor, "images classes"]
 
 
 def msp(trained: TrainedNetwork) -> BaselineScorer:
-    """Return the scorer by maximum softmax probability (Hendrycks and Gimpel, ICLR 2017)."""
+    """Return the scorer by maximum softmax probability (Hendrycks and Gimpel, ICLR 2017).
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy".
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import msp
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> scorer = msp(detector.embedder.trained)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
+    """
     return logit_scorer(trained, msp_scores)
 
 
@@ -29,12 +48,45 @@ def msp_scores(logits: Logits) -> Float64[Tensor, " images"]:
     """Return minus the highest softmax probability: how little a classifier trusts its guess.
 
     In float64, because in float32 the probabilities of all sure guesses would be the same 1.
+
+    Parameters
+    ----------
+    logits
+        What the classifier makes of each image.
+
+    Examples
+    --------
+    >>> import torch
+    >>> msp_scores(torch.tensor([[0.0, 0.0], [0.0, 99.0]]))
+    tensor([-0.5000, -1.0000], dtype=torch.float64)
+
     """
     return -logits.double().softmax(dim=1).amax(dim=1)
 
 
 def energy(trained: TrainedNetwork, temperature: float = 1.0) -> BaselineScorer:
-    """Return the scorer by free energy (Liu, Wang, Owens and Li, NeurIPS 2020)."""
+    """Return the scorer by free energy (Liu, Wang, Owens and Li, NeurIPS 2020).
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy".
+    temperature
+        What logits are divided by.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import energy
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> scorer = energy(detector.embedder.trained)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
+    """
     check_temperature(temperature)
     return logit_scorer(trained, lambda logits: energy_scores(logits, temperature))
 
@@ -43,6 +95,20 @@ def energy_scores(logits: Logits, temperature: float = 1.0) -> Float[Tensor, " i
     """Return the free energy of a classifier's logits: low where some logit is large.
 
     Unlike a softmax it keeps how large the logits are, not only how they differ.
+
+    Parameters
+    ----------
+    logits
+        What the classifier makes of each image.
+    temperature
+        What logits are divided by.
+
+    Examples
+    --------
+    >>> import torch
+    >>> energy_scores(torch.tensor([[0.0, 0.0], [0.0, 99.0]]))
+    tensor([ -0.6931, -99.0000])
+
     """
     check_temperature(temperature)
     return -temperature * (logits / temperature).logsumexp(dim=1)

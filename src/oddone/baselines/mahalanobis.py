@@ -49,6 +49,31 @@ def mahalanobis(
     original learns the layers' weights from OOD images, and so knows what it will be tested on;
     here no method does. The label is the nearest class in the last layer. An encoder of your own
     has one layer, its features.
+
+    Parameters
+    ----------
+    trained
+        A network.
+    source
+        The images that it was trained on.
+    indices
+        Which of them were trained on; all by default.
+    magnitude
+        How far every pixel is moved towards the nearest class.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import mahalanobis
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> images = oddone.load("fashion:known")
+    >>> scorer = mahalanobis(detector.embedder.trained, images)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
     """
     check_magnitude(magnitude)
     indices = training_indices(trained, source, indices)
@@ -91,6 +116,29 @@ def mds(
     """Return the scorer that OpenOOD calls MDS: squared distances by the last layer alone.
 
     Images are not perturbed, and the label is the classifier's.
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy".
+    source
+        The images that it was trained on.
+    indices
+        Which of them were trained on; all by default.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import mds
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> images = oddone.load("fashion:known")
+    >>> scorer = mds(detector.embedder.trained, images)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
     """
     classifier, embedder = classifier_of(trained), ViewEmbedder(trained, one_view)
     indices = training_indices(trained, source, indices)

@@ -38,7 +38,34 @@ def nearest_neighbours(
     """Return the scorer by the distance to the k-th nearest training image, at unit length.
 
     The label is that of a classifier where the network has one, as in OpenOOD; otherwise what most
-    of the k nearest are. `indices` are those of the training images, all by default.
+    of the k nearest are.
+
+    Parameters
+    ----------
+    trained
+        A network.
+    source
+        The images that it was trained on.
+    k
+        Which neighbour's distance is the score.
+    indices
+        Which of them were trained on; all by default.
+    space
+        Where distances are measured.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import nearest_neighbours
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> images = oddone.load("fashion:known")
+    >>> scorer = nearest_neighbours(detector.embedder.trained, images)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
     """
     indices = training_indices(trained, source, indices)
     known_at = choose_evenly(

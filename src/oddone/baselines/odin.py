@@ -21,6 +21,28 @@ def odin(
 
     S is the highest softmax probability of f(x) / T. The defaults are the original's for CIFAR-10;
     it tunes the magnitude on OOD images, which we must not. The label is that of the image itself.
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy".
+    temperature
+        What logits are divided by.
+    magnitude
+        How far every pixel is moved.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import odin
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> scorer = odin(detector.embedder.trained)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
     """
     check_temperature(temperature)
     check_magnitude(magnitude)

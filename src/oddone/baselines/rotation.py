@@ -23,7 +23,26 @@ from oddone.verdicts import Verdicts
 
 
 def rotation(trained: TrainedNetwork) -> BaselineScorer:
-    """Return the scorer by how sure the image's class is, and how clear its four rotations."""
+    """Return the scorer by how sure the image's class is, and how clear its four rotations.
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy" and rotations="task".
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import rotation
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> scorer = rotation(detector.embedder.trained)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
+    """
     return _view_scorer(trained, rotations, _first_view)
 
 
@@ -34,6 +53,26 @@ def rotation_sei(trained: TrainedNetwork, views: ViewSet = rotations_and_mirrors
     2021). The paper does not say how the logits are joined. Here they are averaged (Eq. 17), which
     after the softmax is the same as to average the log-probabilities: views that disagree leave the
     ensemble unsure.
+
+    Parameters
+    ----------
+    trained
+        A network that was trained with objective="cross-entropy" and rotations="task".
+    views
+        The views of an image; by default those of 8-way SEI.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import oddone
+    >>> from oddone.baselines import rotation_sei
+    >>> from oddone.presets import smoke
+    >>> from oddone.scoring import score_images
+    >>> detector = oddone.train("fashion:known", replace(smoke(), objective="cross-entropy"))
+    >>> scorer = rotation_sei(detector.embedder.trained)
+    >>> len(score_images(scorer, oddone.load("fashion:unseen#test")).scores)
+    400
+
     """
     return _view_scorer(trained, views, average)
 
@@ -46,6 +85,24 @@ def rotation_scores(
     """Return -KL(uniform || classes), plus the views' mean cross-entropy of their true pose.
 
     This is the multi-class score of the original's code (there in bits, here in nats).
+
+    Parameters
+    ----------
+    logits
+        What the classifier makes of each image.
+    pose_logits
+        What the classifier of poses makes of each view.
+    poses
+        The true pose of each view.
+
+    Examples
+    --------
+    >>> import torch
+    >>> unsure = rotation_scores(torch.zeros(1, 8), torch.zeros(4, 1, 4), torch.arange(4))
+    >>> sure = rotation_scores(torch.eye(1, 8), torch.eye(4)[:, None], torch.arange(4))
+    >>> unsure > sure
+    tensor([True])
+
     """
     n_classes, n_views = logits.shape[1], len(poses)
     certainty = -logits.double().log_softmax(dim=1).mean(dim=1) - math.log(n_classes)

@@ -79,8 +79,25 @@ def load(
 ) -> ImageSet:
     """Return the images of the source, all of one size.
 
-    By default arrays keep their own size, and a folder gets the largest of 32, 64, 128 and 224
-    pixels that fits most of its pictures. With `strict`, a file that cannot be read is an error.
+    Parameters
+    ----------
+    source
+        Such as `photos/` or `cifar10:DIR#test`; `oddone data list` shows every notation.
+    size
+        Height and width. By default arrays keep their own size, and a folder gets the largest of
+        32, 64, 128 and 224 pixels that fits most of its pictures.
+    strict
+        Whether a file that cannot be read is an error; otherwise it is listed in `broken`.
+    progress
+        Called with how many images are done.
+
+    Examples
+    --------
+    >>> import oddone
+    >>> images = oddone.load("fashion:unseen#test")
+    >>> images.images.shape, images.classes
+    ((400, 3, 28, 28), ('sneaker', 'bag'))
+
     """
     check_size(size)
     request = parse(source, guess_scheme)._replace(size=size, strict=strict, progress=progress)

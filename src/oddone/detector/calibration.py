@@ -29,7 +29,18 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The scores of held-out normal images, and how many false alarms are wanted."""
+    """The scores of held-out normal images, and how many false alarms are wanted.
+
+    Examples
+    --------
+    >>> import torch
+    >>> calibration = Calibration.of(torch.arange(1000.0), false_alarms=0.05)
+    >>> calibration.threshold
+    950.0
+    >>> calibration.p_values(torch.tensor([500.0, 2000.0]))
+    tensor([0.5005, 0.0010], dtype=torch.float64)
+
+    """
 
     scores: Float64[Tensor, " images"]
     """In ascending order."""
@@ -38,7 +49,16 @@ class Calibration:
 
     @staticmethod
     def of(scores: Float[Tensor, " images"], false_alarms: float) -> "Calibration":
-        """Return the calibration by these scores; warn where they are too few to say much."""
+        """Return the calibration by these scores; warn where they are too few to say much.
+
+        Parameters
+        ----------
+        scores
+            The scores of normal images that were not trained on.
+        false_alarms
+            The share of normal images that may be called anomalous.
+
+        """
         if not 0 < false_alarms < 1:
             raise SettingsError(
                 f"false_alarms={false_alarms:g}: choose a share above 0 and below 1, such as 0.05"

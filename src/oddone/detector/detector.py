@@ -91,6 +91,7 @@ class Detector:
     """
 
     embedder: ViewEmbedder
+    """The trained network, and the views that it is shown."""
     space: Space
     """Where distances are measured."""
     gaussians: Gaussians
@@ -98,8 +99,11 @@ class Detector:
     probe: LinearProbe | None
     """What gives the label; None: the nearest class does, as in the paper."""
     fuse: Fuse
+    """How the distances of the views become one."""
     references: References
+    """Training images to show beside a new one."""
     calibration: Calibration | None = None
+    """What gives the threshold and p-values; None: images are scored, not decided about."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the detector comes from: versions, command, data."""
 
@@ -143,7 +147,14 @@ class Detector:
         return _fitted(ViewEmbedder(trained, settings.views), source, indices, settings, progress)
 
     def save(self, path: Path | str) -> None:
-        """Write the detector to one file, with all that is needed to score images."""
+        """Write the detector to one file, with all that is needed to score images.
+
+        Parameters
+        ----------
+        path
+            The file, by convention with the ending `.oddone`. It is written whole or not at all.
+
+        """
         save_parts(
             path,
             DetectorParts(
@@ -162,7 +173,13 @@ class Detector:
     def load(path: Path | str, *, encoder: nn.Module | None = None) -> "Detector":
         """Return the detector in a file, on the CPU.
 
-        One that was trained with an `encoder` of your own needs such an encoder again.
+        Parameters
+        ----------
+        path
+            A file that `save` has written.
+        encoder
+            A module such as the one that was trained, if that was one of your own.
+
         """
         return Detector(*load_parts(path, encoder=encoder))
 
@@ -187,7 +204,14 @@ class Detector:
         return None if self.calibration is None else self.calibration.threshold
 
     def to(self, device: torch.device | str) -> "Detector":
-        """Return the detector on another device; this one stays where it is."""
+        """Return the detector on another device; this one stays where it is.
+
+        Parameters
+        ----------
+        device
+            Such as "cuda".
+
+        """
         return replace(
             self,
             embedder=self.embedder.to(device),
@@ -240,7 +264,16 @@ class Detector:
         return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms))
 
     def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
-        """Return for each image its distance per view and class, and similar training images."""
+        """Return for each image its distance per view and class, and similar training images.
+
+        Parameters
+        ----------
+        images
+            What a call of the detector takes.
+        neighbours
+            How many similar training images to find for each.
+
+        """
         measured = self._measure(images)
         nearest = self.references.nearest(measured.embeddings, neighbours)
         return [

@@ -15,7 +15,16 @@ Classifier = Literal["linear", "nearest"]
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorSettings:
-    """Which views a detector looks at, where it compares them, and how it fuses them."""
+    """Which views a detector looks at, where it compares them, and how it fuses them.
+
+    Examples
+    --------
+    >>> from oddone.transforms import rotations
+    >>> paper = DetectorSettings(views=rotations, shrinkage=0.0, classifier="nearest")
+    >>> len(paper.views), len(DetectorSettings().views)
+    (4, 8)
+
+    """
 
     views: ViewSet = rotations_and_mirrors
     """The views of an image: by default the paper's 8-way SEI."""

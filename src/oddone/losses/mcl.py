@@ -48,9 +48,18 @@ class MCLSettings:
     """The settings of masked contrastive learning; the defaults are the paper's Section 4.
 
     docs/paper.md says where the paper and its authors' code differ and which setting is which.
+
+    Examples
+    --------
+    >>> settings = MCLSettings(alpha=0.1, spa_weight=0.5)
+    >>> low, high = settings.alpha_range(batch_size=256, classes=10)
+    >>> low < settings.alpha < high
+    False
+
     """
 
     temperature: float = 0.2
+    """What similarities are divided by (the paper's tau)."""
     alpha: float = 0.05
     """How strongly rows of one class in one pose repel each other: the factor of Eq. 11."""
     beta: float = 2.5
@@ -122,11 +131,22 @@ class MCLSettings:
 
 
 class MCLTerms(NamedTuple):
-    """The MCL loss and its two terms, each a mean over all rows. `spa` is not yet weighted."""
+    """The MCL loss and its two terms, each a mean over all rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> MCLTerms(total=torch.tensor(3.0), ccm=torch.tensor(1.0), spa=torch.tensor(2.0)).total
+    tensor(3.)
+
+    """
 
     total: Float[Tensor, ""]
+    """What is minimised: `ccm` plus the weighted `spa`."""
     ccm: Float[Tensor, ""]
+    """The contrast of views of one parent, with the class-conditional mask."""
     spa: Float[Tensor, ""]
+    """The attraction of partners, not yet weighted."""
 
 
 def mcl_loss(
@@ -140,9 +160,35 @@ def mcl_loss(
 ) -> MCLTerms:
     """Return the MCL loss (Eq. 10) and its two terms. May be negative: as printed it is no softmax.
 
-    `poses=None` trains without the auxiliary task. A row without a positive adds zero to that
-    term; the number of such rows goes to the log (and see `count_unpaired`). `generator` draws the
-    partners of SPA, and is needed unless `attraction` is "expectation".
+    A row without a positive adds zero to that term; the number of such rows goes to the log (and
+    see `count_unpaired`).
+
+    Parameters
+    ----------
+    embeddings
+        The output of the head; it is normalised here.
+    labels
+        The class of each row.
+    poses
+        The quarter rotation of each row; None trains without the auxiliary task.
+    parents
+        Which posed image each row is a view of: rows with the same parent are a positive pair.
+    settings
+        Temperature, masks and weights.
+    generator
+        What draws the partners of SPA; needed unless `attraction` is "expectation".
+
+    Examples
+    --------
+    >>> import torch
+    >>> parents = torch.arange(64).repeat(2)  # two views of each of 64 posed images
+    >>> labels, poses = parents % 2, parents // 2 % 4
+    >>> embeddings = torch.eye(128).requires_grad_()
+    >>> loss = mcl_loss(embeddings, labels, poses, parents, MCLSettings(alpha=0.1))
+    >>> loss.total.backward()
+    >>> embeddings.grad.shape
+    torch.Size([128, 128])
+
     """
     check_rows(embeddings, labels=labels, parents=parents)
     if poses is None:

@@ -9,7 +9,20 @@ from oddone.losses.supcon import supcon_loss
 
 
 class SimCLRLoss(nn.Module):
-    """`simclr_loss` at one temperature."""
+    """`simclr_loss` at one temperature.
+
+    Parameters
+    ----------
+    temperature
+        What similarities are divided by.
+
+    Examples
+    --------
+    >>> import torch
+    >>> SimCLRLoss(temperature=0.2)(torch.eye(4), torch.tensor([0, 0, 1, 1]))
+    tensor(1.0986)
+
+    """
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
@@ -20,7 +33,23 @@ class SimCLRLoss(nn.Module):
 
 
 class SupConLoss(nn.Module):
-    """`supcon_loss` at one temperature, with or without siblings."""
+    """`supcon_loss` at one temperature, with or without siblings.
+
+    Parameters
+    ----------
+    temperature
+        What similarities are divided by.
+    siblings
+        Whether a row attracts the other views of its own parent too.
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = SupConLoss(temperature=0.2)
+    >>> loss(torch.eye(4), torch.tensor([0, 0, 1, 1]), torch.arange(4))
+    tensor(1.0986)
+
+    """
 
     def __init__(self, temperature: float = 0.2, siblings: bool = True) -> None:
         super().__init__()
@@ -32,7 +61,22 @@ class SupConLoss(nn.Module):
 
 
 class MCLLoss(nn.Module):
-    """`mcl_loss` with one value of the settings."""
+    """`mcl_loss` with one value of the settings.
+
+    Parameters
+    ----------
+    settings
+        Temperature, masks and weights; by default the paper's.
+
+    Examples
+    --------
+    >>> import torch
+    >>> parents = torch.arange(64).repeat(2)
+    >>> loss = MCLLoss(MCLSettings(alpha=0.1))
+    >>> loss(torch.eye(128), parents % 2, parents // 2 % 4, parents).spa.shape
+    torch.Size([])
+
+    """
 
     def __init__(self, settings: MCLSettings | None = None) -> None:
         super().__init__()

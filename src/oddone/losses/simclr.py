@@ -14,7 +14,24 @@ from oddone.losses.masks import Masks, check_rows, float_ids, number_rows, same,
 def simclr_loss(
     embeddings: Float[Tensor, "rows dim"], parents: Int[Tensor, " rows"], temperature: float
 ) -> Float[Tensor, ""]:
-    """Return NT-Xent (Eq. 1 and 2), averaged over a row's siblings where it has several."""
+    """Return NT-Xent (Eq. 1 and 2), averaged over a row's siblings where it has several.
+
+    Parameters
+    ----------
+    embeddings
+        The output of the head; it is normalised here.
+    parents
+        Which image each row is a view of: rows with the same parent attract each other.
+    temperature
+        What similarities are divided by.
+
+    Examples
+    --------
+    >>> import torch
+    >>> simclr_loss(torch.eye(4), torch.tensor([0, 0, 1, 1]), temperature=0.2)
+    tensor(1.0986)
+
+    """
     check_temperature(temperature)
     check_rows(embeddings, parents=parents)
     row_ids, parent_ids = number_rows(embeddings), float_ids(parents, embeddings)

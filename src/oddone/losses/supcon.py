@@ -31,6 +31,27 @@ def supcon_loss(
     With `siblings` a row also attracts the other views of its own parent, as Khosla et al. define
     it; without, it attracts only rows of other parents, as the paper prints it (Eq. 33 to 35). The
     denominator runs over all other rows in both.
+
+    Parameters
+    ----------
+    embeddings
+        The output of the head; it is normalised here.
+    labels
+        The class of each row.
+    parents
+        Which image each row is a view of.
+    temperature
+        What similarities are divided by.
+    siblings
+        Whether a row attracts the other views of its own parent too.
+
+    Examples
+    --------
+    >>> import torch
+    >>> labels, parents = torch.tensor([0, 0, 1, 1]), torch.arange(4)
+    >>> supcon_loss(torch.eye(4), labels, parents, temperature=0.2)
+    tensor(1.0986)
+
     """
     check_temperature(temperature)
     check_rows(embeddings, labels=labels, parents=parents)

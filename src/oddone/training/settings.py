@@ -69,11 +69,21 @@ class OptimiserSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """A training run. Set exactly one of `epochs`, `steps` and `minutes`."""
+    """A training run. Set exactly one of `epochs`, `steps` and `minutes`.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from oddone.presets import cpu
+    >>> replace(cpu(), minutes=30.0, objective="supclr").batch.images
+    128
+
+    """
 
     epochs: float | None = None
     """How often every image is seen; the learning rate's cosine follows."""
     steps: int | None = None
+    """How many batches are seen."""
     minutes: float | None = None
     """How long to train; the learning rate's cosine follows the clock."""
     objective: Objective = "mcl"
@@ -90,13 +100,19 @@ class TrainSettings:
     outlier_weight: float = 0.5
     """What outliers, where they are given, weigh beside the images with a class."""
     model: ModelSettings = field(default_factory=ModelSettings)
+    """Which network is trained."""
     batch: BatchSettings = field(default_factory=BatchSettings)
+    """What one step sees."""
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    """How weights are changed."""
     augment: AugmentSettings = field(default_factory=AugmentSettings)
+    """How views are cut out and coloured."""
     held_out: float = 0.1
     """The share of every class that is kept aside, to calibrate the detector with."""
     seed: int = 0
+    """What all randomness follows from."""
     device: DeviceName = "auto"
+    """Where to compute; by default on the fastest device there is."""
     precision: Precision = "auto"
     """float32, or on CUDA autocast to bfloat16 or float16; by default bfloat16 where it is fast."""
     compile: bool = False
