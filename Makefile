@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check lint types imports format coverage benchmarks results demo dist clean
+.PHONY: help test check lint types imports format coverage benchmarks results demo docs dist clean
 
 help:
 	@echo "make test        run the tests"
@@ -13,6 +13,7 @@ help:
 	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
 	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
 	@echo "make results     write docs/results.md from the records of oddone bench in results/"
+	@echo "make docs        build the documents and the API reference; writes build/docs/"
 	@echo "make format      let ruff rewrite the code"
 	@echo "make dist        build the sdist, and from it the wheel; writes dist/"
 	@echo "make clean       remove the environment and caches"
@@ -58,6 +59,9 @@ results: $(READY)
 
 demo: $(READY)
 	$(BIN)/oddone demo
+
+docs: $(READY)
+	$(BIN)/python scripts/build_docs.py
 
 dist: $(READY)
 	rm -rf dist

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001
 """Make the images that ship inside the package, from the official files of Fashion-MNIST.
 
     python scripts/embed_fashion.py FOLDER

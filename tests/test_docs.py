@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import build_docs
+import oddone
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_PYTHON = [
@@ -91,3 +94,25 @@ def test_the_architecture_names_every_room() -> None:
     rooms = {path.stem for path in package.iterdir() if path.suffix in ("", ".py")}
     rooms -= {"__init__", "__main__", "__pycache__"}
     assert {room for room in rooms if f"`{room}`" not in table} == set()
+
+
+def test_every_link_of_the_site_leads_to_a_page_and_a_heading(tmp_path: Path) -> None:
+    build_docs.write_pages(tmp_path)
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) == len(DOCUMENTS)
+    for page in pages:
+        for link in re.findall(r'(?:href|src)="(?![a-z]+:)([^"]+)"', page.read_text()):
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if (tmp_path / "api").resolve() in target.parents:
+                continue  # the API reference is not built here
+            assert target.exists(), f"{page.name} links to {link}"
+            assert not anchor or f'id="{anchor}"' in target.read_text(), f"{page.name}: {link}"
+
+
+def test_the_api_reference_shows_what_the_facade_offers(tmp_path: Path) -> None:
+    build_docs.write_api(tmp_path, ["oddone"])
+    page = (tmp_path / "oddone.html").read_text()
+    missing = [name for name in oddone.__all__ if f'id="{name}"' not in page]
+    assert missing == []
+    assert "false_alarms" in page

@@ -63,7 +63,7 @@ def test_everything_has_an_example(name: str) -> None:
 def test_every_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """All in one test, so that a detector that several examples train is trained once."""
     trained_once = functools.lru_cache(oddone.api.train)
-    monkeypatch.setattr(oddone.api, "train", trained_once)
+    monkeypatch.setitem(vars(oddone), "train", trained_once)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     finder = doctest.DocTestFinder(recurse=False)
     report: list[str] = []
@@ -81,7 +81,9 @@ def undescribed(thing: Any) -> set[str]:
         return set()  # a message
     if dataclasses.is_dataclass(thing) or hasattr(thing, "_fields"):
         return fields_without_a_docstring(thing)
-    described = re.findall(r"^(\w+)(?: : .*)?$", sections(thing).get("Parameters", ""), re.M)
+    described = re.findall(
+        r"^(\w+)(?: : .*)?$", sections(thing).get("Parameters", ""), re.MULTILINE
+    )
     return set(inspect.signature(thing).parameters) - set(described)
 
 
@@ -99,5 +101,5 @@ def fields_without_a_docstring(kind: type) -> set[str]:
 
 def sections(thing: object) -> dict[str, str]:
     """Return the sections of a docstring, by their headings."""
-    _, *parts = re.split(r"^(\w+)\n-+\n", inspect.getdoc(thing) or "", flags=re.M)
+    _, *parts = re.split(r"^(\w+)\n-+\n", inspect.getdoc(thing) or "", flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
