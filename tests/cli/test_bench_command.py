@@ -54,7 +54,7 @@ def test_a_table_is_filled_recorded_and_shown(
     code, printed, told = run_oddone("bench", "paper-sei", *words, "--limit", "8")
     assert code == 0
     assert "network 1 of 1: MCL, seed 0" in told
-    assert "judging by MCL, seed 0" in told
+    assert "scoring by MCL, seed 0" in told
     assert "MCL + 8-way SEI" in printed
     assert "textures 8 of 12" in printed
     (path,) = records_in(tmp_path)
@@ -85,7 +85,7 @@ def test_a_stopped_bench_says_how_to_go_on_and_leaves_no_record(
     with monkeypatch.context() as patched:
         patched.setattr(
             "oddone.cli.bench.train_with_progress",
-            lambda *_, **__: Outcome(finished=False, step=1, seconds=1.0),
+            lambda *_, **__: Outcome(finished=False, stopped=True, step=1, seconds=1.0),
         )
         code, _, told = run_oddone("bench", "paper-sei", *words)
     assert code == 130

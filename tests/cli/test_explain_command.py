@@ -52,10 +52,11 @@ def test_a_picture_file_is_explained_in_words_and_as_a_picture(
     assert (code, complained) == (0, "")
     detector = Detector.load(detector_file)
     explanation = detector.explain(decode(picture, 16)[None])[0]
+    verdict = explanation.verdict
     lines = printed.splitlines()
-    name = "none of the 3 classes" if explanation.anomalous else detector.classes[explanation.label]
+    name = "none of the 3 classes" if verdict.anomalous else detector.classes[verdict.label]
     assert lines[0] == f"This image is {name}"
-    assert f"(p-value {explanation.p_value:.2g}). Its score is {explanation.score:.2f}" in lines[1]
+    assert f"(p-value {verdict.p_value:.2g}). Its score is {verdict.score:.2f}" in lines[1]
     assert lines[2] == "The training images that look most like it, by cosine distance:"
     for line, near in zip(lines[3:6], explanation.neighbours, strict=True):
         distance, name = describe_neighbour(near.similarity), detector.classes[near.label]

@@ -41,8 +41,8 @@ def test_a_record_becomes_a_page(run_oddone: Run, tmp_path: Path) -> None:
 
 def test_names_in_a_record_are_no_markup(run_oddone: Run, tmp_path: Path) -> None:
     record = made_up_record()
-    row = record.rows[0]._replace(names=("<script>", "{{ 7 * 7 }}"))
-    models = tuple(model._replace(name="<script>") for model in record.models)
+    row = replace(record.rows[0], names=("<script>", "{{ 7 * 7 }}"))
+    models = tuple(replace(model, name="<script>") for model in record.models)
     page = page_of(run_oddone, tmp_path, replace(record, rows=(row,), models=models))
     assert "<script>" not in page
     assert "&lt;script&gt;<small>{{ 7 * 7 }}</small>" in page

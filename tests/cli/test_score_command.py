@@ -69,12 +69,13 @@ def test_a_pipe_gets_csv_that_agrees_with_the_detector(
     names = ["0.png", "1.png", "2.png", "3.png", "cut.png", "text.png", STEERING]
     assert [row["path"] for row in rows] == [str(folder / name) for name in names]
     for row, scored in zip(rows, expected, strict=True):
-        assert row["class_name"] == (scored.label or "")
+        assert row["class_name"] == (scored.class_name or "")
         assert row["reason"] == (scored.reason or "")
-        assert row["anomalous"] == ("" if scored.anomalous is None else str(scored.anomalous))
-        if scored.score is not None:
+        verdict = scored.verdict
+        assert row["anomalous"] == ("" if verdict is None else str(verdict.anomalous))
+        if verdict is not None:
             pixels = np.asarray(Image.open(row["path"])).transpose(2, 0, 1)
-            assert float(row["score"]) == pytest.approx(scored.score, abs=1e-5)
+            assert float(row["score"]) == pytest.approx(verdict.score, abs=1e-5)
             assert float(row["score"]) == pytest.approx(
                 detector(pixels[None]).scores.item(), abs=1e-5
             )
@@ -187,8 +188,11 @@ def test_a_terminal_gets_a_table(
     lines = printed.splitlines()
     assert lines[0].split() == ["verdict", "class", "name", "score", "p-value", "image"]
     first = next(detector.score(folder))
-    verdict = "anomalous" if first.anomalous else "normal"
-    assert lines[1].startswith(f"{verdict:<10}  {first.label:<10}  {first.score:>8.4g}")
+    assert first.verdict is not None
+    verdict = "anomalous" if first.verdict.anomalous else "normal"
+    assert lines[1].startswith(
+        f"{verdict:<10}  {first.class_name:<10}  {first.verdict.score:>8.4g}"
+    )
     assert lines[5].split() == ["unreadable", str(folder / "cut.png"), "truncated"]
     assert lines[7].startswith("anomalous")
     assert "1 in 97" in lines[7]
@@ -206,7 +210,8 @@ def test_a_terminal_shows_neighbours_below_their_image(
     _, printed, _ = terminal("score", str(detector_file), str(folder / "0.png"), "--explain")
     similar = printed.splitlines()[2:]
     assert len(similar) == 3
-    assert all(" like class 0: tiny[" in line for line in similar)
+    assert all(line.startswith("distance ") for line in map(str.strip, similar))
+    assert all(", class 0: tiny[" in line for line in similar)
 
 
 @pytest.mark.parametrize(

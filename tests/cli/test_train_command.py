@@ -122,7 +122,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
     assert (settings["steps"], settings["seed"]) == (1, 5)
     assert "minutes" not in settings
     assert (settings["loss"]["alpha"], settings["loss"]["beta"]) == (0.2, 2.0)
-    assert settings["model"]["encoder"] == "resnet10-w16"
+    assert settings["model"]["encoder_name"] == "resnet10-w16"
 
 
 @pytest.mark.parametrize(

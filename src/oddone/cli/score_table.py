@@ -22,6 +22,7 @@ from oddone.cli.out_file import out_file_in_parts
 from oddone.cli.terminal import printable
 from oddone.detector import ScoredImage
 from oddone.errors import SettingsError
+from oddone.wording import describe_neighbour
 
 ROWS_PER_GROUP = 10_000  # rows of a Parquet file that are written together
 RARE = 0.1  # a p-value below this is shown as "1 in N"
@@ -123,7 +124,8 @@ def _cells(row: Row) -> tuple[Text, Text, Text, Text, Text]:
         image.append(f"  {printable(row['reason'])}", "yellow")
         return Text("unreadable", "yellow"), Text(), Text(), Text(), image
     for near in row.get("neighbours", ()):
-        like = printable(f"{near['similarity']:.2f} like {near['class_name']}: {near['path']}")
+        distance = describe_neighbour(near["similarity"])
+        like = printable(f"{distance}, {near['class_name']}: {near['path']}")
         image.append(f"\n            {like}", "dim")
     verdicts = {True: Text("anomalous", "bold red"), False: Text("normal"), None: Text("-")}
     return (

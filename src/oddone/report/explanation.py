@@ -45,7 +45,7 @@ MAX_CLASSES = 10
 MAX_BINS = 30
 
 
-class _Column(NamedTuple):
+class _ChartColumn(NamedTuple):
     """Where one of the charts stands, from left to right."""
 
     left: float
@@ -54,7 +54,7 @@ class _Column(NamedTuple):
 
 # All in inches. The image stands above the first column, its verdict above the others.
 _WIDTH, _HEIGHT = 12.0, 9.15
-_VIEWS, _CLASSES, _SCORES = _Column(0.5, 3.3), _Column(4.35, 3.6), _Column(8.5, 3.0)
+_VIEWS, _CLASSES, _SCORES = _ChartColumn(0.5, 3.3), _ChartColumn(4.35, 3.6), _ChartColumn(8.5, 3.0)
 _TOP, _IMAGE_SIDE, _VERDICT_WIDTH = 0.5, 3.3, 7.15
 _HEADING_TOP, _CHART_TOP, _CHART_HEIGHT, _ROW_HEIGHT = 4.55, 5.2, 3.1, 0.4
 _NAMES_WIDTH, _NUMBERS_WIDTH = 1.42, 0.5
@@ -193,7 +193,7 @@ def _draw_classes(
 
 
 def _draw_bars(
-    figure: Figure, column: _Column, bars: list[_Bar], format_number: Callable[[float], str]
+    figure: Figure, column: _ChartColumn, bars: list[_Bar], format_number: Callable[[float], str]
 ) -> Axes:
     """Return axes with a bar for each number, names to their left and numbers to their right."""
     left, right = column.left + _NAMES_WIDTH, column.left + column.width
@@ -290,6 +290,6 @@ def _mark(
     )
 
 
-def _write_heading(figure: Figure, column: _Column, words: str, more: str) -> None:
+def _write_heading(figure: Figure, column: _ChartColumn, words: str, more: str) -> None:
     write_text(figure, column.left, _HEADING_TOP, words, column.width, **_HEADING)
     write_text(figure, column.left, _HEADING_TOP + 0.26, more, column.width, color=GREY)
