@@ -151,6 +151,17 @@ def test_progress_is_told_to_the_last_image(trained: TrainedNetwork, source: Ima
     assert told[-1] == (60, 60, "fitting")
 
 
+def test_gaussians_are_fitted_on_views_that_are_not_mirrored() -> None:
+    embeddings = torch.arange(24.0).reshape(8, 1, 3)
+    kept = PosedEmbeddings.unmirrored(embeddings, rotations_and_mirrors)
+    assert torch.equal(kept.embeddings, embeddings[:4])
+    assert list(kept.poses) == [0, 1, 2, 3]
+    mixed = ViewSet("mixed", (0, 0, 1, 1), (False, True, True, False))
+    kept = PosedEmbeddings.unmirrored(embeddings[:4], mixed)
+    assert torch.equal(kept.embeddings, embeddings[[0, 3]])
+    assert list(kept.poses) == [0, 1]
+
+
 def test_groups_are_named_by_class_and_rotation_in_the_order_of_their_numbers() -> None:
     assert group_names(1, ("cat", "dog")) == ["cat", "dog"]
     assert group_names(rotations.n_poses, ("cat", "dog"))[2:] == [
