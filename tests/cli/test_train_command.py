@@ -52,6 +52,7 @@ def test_a_fresh_run_explains_itself(tmp_path: Path, environment: dict[str, str]
     assert provenance["command"][:3] == ["oddone", "train", "fashion:known"]
     assert provenance["data"]["images"] == 4800
     assert provenance["versions"]["torch"]
+    assert provenance["machine"]["threads"] >= 1
     assert len((run / "history.jsonl").read_text().splitlines()) == 3
     assert load_network(run / "encoder.safetensors").classes[0] == "t-shirt"
 

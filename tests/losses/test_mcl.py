@@ -260,7 +260,8 @@ def test_the_interval_of_alpha_needs_a_batch(batch_size: int, classes: int) -> N
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("alpha", "effect"), [(0.001, "pull each class into one point"), (2.0, "push classes apart")]
+    ("alpha", "effect"),
+    [(0.001, "pull each class into one point"), (2.0, "push the rows of a class apart")],
 )
 def test_an_alpha_outside_its_interval_warns_once(alpha: float, effect: str) -> None:
     batch = make_batch(parents=40, classes=2, poses=1)

@@ -167,17 +167,17 @@ def draw_partner_images(
     The draw depends on the ids alone, so rows may come in any order that keeps the views of each
     parent in theirs.
     """
-    _, parent, views = parent_ids.unique(return_inverse=True, return_counts=True)
+    _, parent, n_views = parent_ids.unique(return_inverse=True, return_counts=True)
     by_parent = parent.argsort(stable=True)
-    first = views.cumsum(dim=0) - views  # where the rows of each parent start in `by_parent`
+    first = n_views.cumsum(dim=0) - n_views  # where the rows of each parent start in `by_parent`
     view = torch.empty_like(parent)
     view[by_parent] = torch.arange(len(parent), device=parent.device) - first[parent[by_parent]]
 
-    # Parents with one row each draw as rows do.
+    # One row stands for each parent, so that drawing partner rows is drawing partner images.
     drawn = draw_partners(
         group_ids[by_parent[first]], parent_ids[by_parent[first]], samples, generator=generator
     )[parent]
-    same_views: Tensor = by_parent[first[drawn] + view[:, None] % views[drawn]]
+    same_views: Tensor = by_parent[first[drawn] + view[:, None] % n_views[drawn]]
     return same_views
 
 

@@ -291,7 +291,11 @@ def _warn_outside_alpha_range(
     if low <= settings.alpha < high:
         return
     _warned.add(settings)
-    effect = "pull each class into one point" if settings.alpha < low else "push classes apart"
+    effect = (
+        "pull each class into one point"
+        if settings.alpha < low
+        else "push the rows of a class apart"
+    )
     warnings.warn(
         f"alpha={settings.alpha:g} is outside [{low:.3g}, {high:.3g}), where SPA is known to work "
         f"for {len(group_ids)} rows in {classes} groups (Appendix A of the paper); it may {effect}",
