@@ -69,7 +69,7 @@ def test_a_sample_of_more_than_there_are_is_all() -> None:
     images = known(10, seed=0)
     assert sample(images, 11).images is images
     assert sample(images, None) == (images, images)
-    with pytest.raises(SettingsError, match="limit=0: judge at least 1 image"):
+    with pytest.raises(SettingsError, match="limit=0: score at least 1 image"):
         sample(images, 0)
 
 

@@ -112,7 +112,7 @@ def test_without_cifar10_the_fix_is_named(run_oddone: Run, tmp_path: Path) -> No
         ("paper-sei", ("--scale", "paper", "--minutes", "3"), "leave --minutes out"),
         ("paper-sei", ("--ood", "=unseen.npz"), "--ood =unseen.npz: write NAME=SOURCE"),
         ("paper-sei", ("--ood", "cifar100=again.npz"), "'cifar100' is there already"),
-        ("paper-sei", ("--limit", "0"), "limit=0: judge at least 1 image"),
+        ("paper-sei", ("--limit", "0"), "limit=0: score at least 1 image"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(

@@ -31,7 +31,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class ImagesRecord:
-    """Images that were judged, or trained on as outliers."""
+    """Images that were scored, or trained on as outliers."""
 
     images: int
     of: int

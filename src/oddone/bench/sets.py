@@ -78,7 +78,7 @@ class Found(NamedTuple):
 def sample(images: ImageSet, limit: int | None) -> ImageSample:
     """Return so many images, drawn at random but always the same, in their order; or all."""
     if limit is not None and limit < 1:
-        raise SettingsError(f"limit={limit}: judge at least 1 image of each set")
+        raise SettingsError(f"limit={limit}: score at least 1 image of each set")
     if limit is None or limit >= len(images):
         return ImageSample(images, images)
     drawn = torch.randperm(len(images), generator=stream(0, "bench"))[:limit].sort().values.numpy()

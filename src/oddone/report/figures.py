@@ -242,7 +242,7 @@ def _case_names(cases: Sequence[Case]) -> str:
 def _views_illustration(report_data: ReportData) -> Illustration:
     images = report_data.typical_images
     count = len(images[0].views)
-    heading, caption = "The one view of an image", "This detector judges each image as it is."
+    heading, caption = "The one view of an image", "This detector scores each image as it is."
     if count > 1:
         heading = f"The {count} views of an image"
         caption = (

@@ -33,7 +33,7 @@ def read_settings(path: Path) -> TrainSettings:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the settings that a TOML file holds, some or all, as nested dictionaries."""
     try:
-        tables = tomllib.loads(path.read_text())
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
