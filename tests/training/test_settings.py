@@ -11,7 +11,7 @@ from oddone.errors import SettingsError
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
 from oddone.training import BatchSettings, OptimiserSettings, RunDirectory, TrainSettings
 from oddone.training.optim import learning_rate
-from oddone.training.settings_file import as_toml, from_dict, read_settings, read_toml, to_dict
+from oddone.training.settings_file import as_toml, read_settings, read_toml, to_dict
 from oddone.transforms import AugmentSettings
 
 
@@ -136,13 +136,14 @@ def test_settings_that_could_not_be_read_again_are_not_written(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("as_shipped")
-def test_numbers_of_numpy_are_written_as_those_of_python() -> None:
+def test_numbers_of_numpy_are_written_as_those_of_python(tmp_path: Path) -> None:
     half = np.float64(0.5)
     settings = TrainSettings(minutes=half, augment=AugmentSettings(crop_scale=(half, half)))
-    tables = to_dict(settings)
-    assert type(tables["minutes"]) is float
-    assert [type(share) for share in tables["augment"]["crop_scale"]] == [float, float]
-    assert from_dict(tables, where="settings") == settings
+    values = to_dict(settings)
+    assert type(values["minutes"]) is float
+    assert [type(share) for share in values["augment"]["crop_scale"]] == [float, float]
+    (tmp_path / "s.toml").write_bytes(as_toml(settings))
+    assert read_settings(tmp_path / "s.toml") == settings
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str
 
 def as_toml(settings: TrainSettings) -> bytes:
     """Return every setting, defaults included, as TOML that can be read again."""
-    tables = to_dict(settings)
-    _check(TrainSettings, tables, where="settings")
-    return tomli_w.dumps(tables).encode()
+    values = to_dict(settings)
+    _check(TrainSettings, values, where="settings")
+    return tomli_w.dumps(values).encode()
 
 
 def read_settings(path: Path) -> TrainSettings:
@@ -33,15 +33,15 @@ def read_settings(path: Path) -> TrainSettings:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the settings that a TOML file holds, some or all, as nested dictionaries."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
-    _check(TrainSettings, tables, where=str(path))
-    return tables
+    _check(TrainSettings, values, where=str(path))
+    return values
 
 
 def to_dict(settings: TrainSettings) -> dict[str, Any]:
@@ -49,19 +49,13 @@ def to_dict(settings: TrainSettings) -> dict[str, Any]:
     return dataclasses.asdict(settings, dict_factory=_table)
 
 
-def from_dict(tables: Mapping[str, Any], *, where: str) -> TrainSettings:
-    """Return the settings that nested dictionaries describe."""
-    _check(TrainSettings, tables, where=where)
-    return _settings(tables)
-
-
-def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = "") -> None:
+def _check(kind: type, values: Mapping[str, Any], *, where: str, above: str = "") -> None:
     """Refuse keys that are no settings of this kind, and values that are not of their type.
 
-    Tables are checked setting by setting, because a file may hold only some of them.
+    They are checked setting by setting, because a file may hold only some of them.
     """
     hints = get_type_hints(kind)
-    for key, value in tables.items():
+    for key, value in values.items():
         name = f"{above}{key}"
         if key not in hints:
             near = closest_match(key, hints)
@@ -79,10 +73,10 @@ def _check(kind: type, tables: Mapping[str, Any], *, where: str, above: str = ""
             ) from error
 
 
-def _settings(tables: Mapping[str, Any]) -> TrainSettings:
-    """Return the settings that checked tables describe, unless they contradict each other."""
+def _settings(values: Mapping[str, Any]) -> TrainSettings:
+    """Return the settings that checked values describe, unless they contradict each other."""
     try:
-        return msgspec.convert(tables, TrainSettings)
+        return msgspec.convert(values, TrainSettings)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, SettingsError):  # raised by a __post_init__
             raise error.__cause__ from None
