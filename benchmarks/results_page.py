@@ -20,12 +20,12 @@ SAME_NETWORK, TWO_NETWORKS = 0.5, 2.0
 DECISION = "[decision 6](decisions/0006-the-cpu-preset.md)"
 
 CLAIMS = {
-    "SEI above one view": "An image judged by eight turned and mirrored views of it, together, is "
-    "judged better than by itself.",
-    "rotation task above none": "A network that also has to tell by how much an image is turned "
-    "finds odd images better than one that never sees turned images.",
-    "rotation task above augmentation": "It is the task that helps: turned images alone, without "
-    "having to tell the turn, help less.",
+    "SEI above one view": "An image scored by eight rotated and mirrored views of it, together, is "
+    "scored better than by itself.",
+    "rotation task above none": "A network that also has to tell by how much an image is rotated "
+    "detects OOD images better than one that never sees rotated images.",
+    "rotation task above augmentation": "It is the task that helps: rotated images alone, "
+    "without having to tell the rotation, help less.",
     "SPA above none": "Pulling images of one class together (the SPA term of the loss) helps; "
     "neither network has the rotation task.",
     "MCL above SupCLR": "Masked contrastive learning is better than supervised contrastive "
@@ -151,7 +151,7 @@ TEMPLATE = """<!-- written by `{command}`, checked by the tests -->
 {claims}
 
 A number in the table is a difference in points: the first named minus the second. It counts from
-{same:g} points on where one network judges in two ways, and from {two:g} on where two networks were
+{same:g} points on where one network scores in two ways, and from {two:g} on where two networks were
 trained: the former is our choice, the latter about what another seed changes. A smaller one has a
 ≈, and counts neither for the paper nor against it. AUROC alone decides, on each OOD set; accuracy
 stands beside it.
