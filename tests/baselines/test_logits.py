@@ -88,9 +88,9 @@ def test_huge_logits_one_class_and_no_image_have_an_energy() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan])
 def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
-    with pytest.raises(SettingsError, match="temperature=.*choose it above 0"):
+    with pytest.raises(SettingsError, match="temperature=.*choose a positive number"):
         energy_scores(torch.zeros(1, 2), temperature)
-    with pytest.raises(SettingsError, match="temperature=.*choose it above 0"):
+    with pytest.raises(SettingsError, match="temperature=.*choose a positive number"):
         energy(sighted(), temperature)
 
 

@@ -93,7 +93,7 @@ def test_logits_that_are_all_higher_change_nothing() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
 def test_a_temperature_that_is_not_positive_is_refused(temperature: float) -> None:
-    with pytest.raises(SettingsError, match="temperature=.*choose it above 0"):
+    with pytest.raises(SettingsError, match="temperature=.*choose a positive number"):
         odin(sighted(), temperature)
 
 

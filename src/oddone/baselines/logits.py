@@ -13,6 +13,7 @@ from oddone.baselines.scorer import BaselineScorer
 from oddone.detector import ViewEmbedder
 from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
+from oddone.losses.simclr import check_temperature
 from oddone.scoring import ImageBatch
 from oddone.transforms import one_view
 from oddone.verdicts import Verdicts
@@ -140,9 +141,3 @@ def classifier_of(trained: TrainedNetwork) -> nn.Linear:
             "this network has no classifier; train one with objective='cross-entropy'"
         )
     return classifier
-
-
-def check_temperature(temperature: float) -> None:
-    """Raise a SettingsError unless logits can be divided by this temperature."""
-    if not 0 < temperature < float("inf"):
-        raise SettingsError(f"temperature={temperature:g}: choose it above 0, such as 1")

@@ -4,11 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from oddone.baselines.logits import check_temperature, classifier_of, msp_scores
+from oddone.baselines.logits import classifier_of, msp_scores
 from oddone.baselines.perturbation import check_magnitude, gradient_batch_size, perturb
 from oddone.baselines.scorer import BaselineScorer
 from oddone.detector import ViewEmbedder
 from oddone.encoders import TrainedNetwork
+from oddone.losses.simclr import check_temperature
 from oddone.scoring import ImageBatch
 from oddone.transforms import one_view
 from oddone.verdicts import Verdicts

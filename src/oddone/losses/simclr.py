@@ -47,4 +47,4 @@ def simclr_loss(
 def check_temperature(temperature: float) -> None:
     """Raise a `SettingsError` unless the temperature is a positive number."""
     if not 0 < temperature < float("inf"):
-        raise SettingsError(f"temperature={temperature}: choose a positive number, such as 0.2")
+        raise SettingsError(f"temperature={temperature}: choose a positive number")
