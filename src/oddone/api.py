@@ -22,6 +22,7 @@ from oddone.training import (
     split_held_out,
     train_network,
 )
+from oddone.training.run_directory import run_provenance
 
 
 def train(
@@ -136,6 +137,6 @@ def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirec
 
 def _provenance(source: ImageSet, settings: TrainSettings) -> Mapping[str, Any]:
     return {
-        "seed": settings.seed,
+        **run_provenance(settings),
         "data": {"images": len(source), "fingerprint": source.fingerprint},
     }

@@ -2,14 +2,12 @@
 
 import hashlib
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from oddone.data import ImageSet
-from oddone.provenance import machine, now, versions
 from oddone.training import TrainSettings
-from oddone.training.settings_file import to_dict
+from oddone.training.run_directory import run_provenance
 
 
 def provenance_of(
@@ -18,11 +16,7 @@ def provenance_of(
     """Return what is needed to repeat a run: command, date, seed, versions and images."""
     return {
         "command": ["oddone", *sys.argv[1:]],
-        "date": now(),
-        "seed": settings.seed,
-        "versions": versions("numpy", "pillow", "safetensors"),
-        "machine": asdict(machine()),
-        "settings": to_dict(settings),
+        **run_provenance(settings),
         "data": describe_images(source, images, size=settings.model.image_size, strict=strict),
     }
 

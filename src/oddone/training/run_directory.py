@@ -11,13 +11,15 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from oddone.errors import SettingsError
 from oddone.files import write_atomic, write_json
+from oddone.provenance import machine, now, versions
 from oddone.training.settings import TrainSettings
-from oddone.training.settings_file import as_toml, read_settings
+from oddone.training.settings_file import as_toml, read_settings, to_dict
 
 
 class RunDirectory:
@@ -93,3 +95,14 @@ class RunDirectory:
         """Drop the lines after a step, to go on from there as if they had never been."""
         kept = [line for line in self.history() if line["step"] <= step]
         write_atomic(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+
+def run_provenance(settings: TrainSettings) -> dict[str, Any]:
+    """Return what every run says of itself: when, with what, where and how it is trained."""
+    return {
+        "date": now(),
+        "seed": settings.seed,
+        "versions": versions("numpy", "pillow", "safetensors"),
+        "machine": asdict(machine()),
+        "settings": to_dict(settings),
+    }

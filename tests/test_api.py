@@ -1,0 +1,70 @@
+"""From images to a detector in one call, in a kept run directory or in none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import oddone
+from oddone.api import fit_run
+from oddone.errors import DataError, SettingsError
+from oddone.training import RunDirectory, StepReport, TrainSettings
+from oddone.training.settings_file import to_dict
+from runs import tiny_settings, tiny_source
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::oddone.errors.SettingsWarning", "ignore::oddone.errors.DataWarning"
+)
+
+SOURCE = tiny_source(images=96)
+
+
+def settings(**changes: object) -> TrainSettings:
+    return tiny_settings(steps=3, held_out=0.2, **changes)
+
+
+def test_a_detector_is_trained_fitted_and_calibrated_on_what_was_held_out() -> None:
+    steps: list[StepReport] = []
+    detector = oddone.train(SOURCE, settings(), false_alarms=0.2, watch=steps.append)
+    assert [report.step for report in steps] == [1, 2, 3]
+    assert detector.calibration is not None
+    assert (len(detector.calibration.scores), detector.calibration.false_alarms) == (18, 0.2)
+    assert detector.provenance["settings"] == to_dict(settings())
+    assert detector.provenance["versions"]["oddone"] == oddone.__version__
+
+
+def test_images_may_be_given_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.npz"
+    np.savez(path, images=SOURCE.images, labels=SOURCE.labels, classes=SOURCE.classes)
+    named, given = oddone.train(str(path), settings()), oddone.train(SOURCE, settings())
+    assert torch.equal(named(SOURCE.images).scores, given(SOURCE.images).scores)
+
+
+def test_a_kept_run_holds_the_detector_and_is_not_trained_again(tmp_path: Path) -> None:
+    steps: list[StepReport] = []
+    first = oddone.train(SOURCE, settings(), out=tmp_path / "run", watch=steps.append)
+    again = oddone.train(SOURCE, settings(), out=tmp_path / "run", watch=steps.append)
+    assert len(steps) == 3
+    saved = oddone.Detector.load(tmp_path / "run" / "detector.oddone")
+    for detector in (again, saved):
+        assert torch.equal(detector(SOURCE.images).scores, first(SOURCE.images).scores)
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path: Path) -> None:
+    oddone.train(SOURCE, settings(), out=tmp_path)
+    with pytest.raises(SettingsError, match="holds a run with other settings"):
+        oddone.train(SOURCE, replace(settings(), seed=4), out=tmp_path)
+    with pytest.raises(DataError, match="holds a run on other images"):
+        oddone.train(tiny_source(images=96, seed=1), settings(), out=tmp_path)
+
+
+def test_where_nothing_is_held_out_there_is_no_threshold() -> None:
+    assert oddone.train(SOURCE, tiny_settings(steps=1)).threshold is None
+
+
+def test_a_run_that_is_not_finished_has_no_detector(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", settings(), {})
+    with pytest.raises(SettingsError, match="is not finished; go on with oddone train --resume"):
+        fit_run(run, SOURCE)
