@@ -1,6 +1,7 @@
 """Encoders, and the networks built on them: images to features to embeddings."""
 
 from oddone.encoders.by_name import ENCODERS, build_encoder, stem_for
+from oddone.encoders.efficientnet_lite import EfficientNetLite
 from oddone.encoders.network import (
     Encoded,
     ModelSettings,
@@ -10,10 +11,17 @@ from oddone.encoders.network import (
     projection_head,
 )
 from oddone.encoders.network_file import load_network, save_network
+from oddone.encoders.pretrained import (
+    default_image_size,
+    is_installed,
+    is_pretrained,
+    pretrained_encoder,
+)
 from oddone.encoders.resnet import ResNet, resnet10, resnet18, resnet34, resnet50
 
 __all__ = [
     "ENCODERS",
+    "EfficientNetLite",
     "Encoded",
     "ModelSettings",
     "Network",
@@ -21,7 +29,11 @@ __all__ = [
     "TrainedNetwork",
     "build_encoder",
     "build_network",
+    "default_image_size",
+    "is_installed",
+    "is_pretrained",
     "load_network",
+    "pretrained_encoder",
     "projection_head",
     "resnet10",
     "resnet18",

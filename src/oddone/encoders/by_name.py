@@ -6,6 +6,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from oddone.encoders.efficientnet_lite import (
+    efficientnet_lite0,
+    efficientnet_lite1,
+    efficientnet_lite2,
+)
 from oddone.encoders.resnet import Stem, resnet10, resnet18, resnet34, resnet50
 from oddone.errors import SettingsError, did_you_mean
 
@@ -23,8 +28,12 @@ ENCODERS: dict[str, Callable[[int], nn.Module]] = {
     "resnet50": lambda image_size: resnet50(stem_for(image_size)),
     "resnet10-w32": lambda _image_size: resnet10(32),
     "resnet10-w16": lambda _image_size: resnet10(16),
+    "efficientnet-lite0": lambda _image_size: efficientnet_lite0(),
+    "efficientnet-lite1": lambda _image_size: efficientnet_lite1(),
+    "efficientnet-lite2": lambda _image_size: efficientnet_lite2(),
 }
-"""From an image size to an encoder. Its weights come from torch's global generator."""
+"""From an image size to an encoder. Its weights come from torch's global generator; some names have
+others too, which `oddone.encoders.pretrained` reads."""
 
 
 def build_encoder(name: str, image_size: int) -> nn.Module:

@@ -1,10 +1,17 @@
-"""The weights that a run begins with: drawn by its seed, or those of another network."""
+"""The weights that a run begins with: drawn by its seed, pretrained, or of another network."""
 
 import torch
 from torch import nn
 
 from oddone.data import ImageSet
-from oddone.encoders import ModelSettings, Network, TrainedNetwork, build_network
+from oddone.encoders import (
+    ModelSettings,
+    Network,
+    TrainedNetwork,
+    build_network,
+    is_pretrained,
+    pretrained_encoder,
+)
 from oddone.encoders.network_file import mismatched_weights
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
@@ -20,22 +27,34 @@ def initial_network(
 ) -> Network:
     """Return a new network with weights that follow from the seed.
 
-    An `encoder` of the user's own keeps its weights. With `start`, encoder and head have the
-    weights of that network.
+    A pretrained encoder has the weights that it comes with, and one of the user's own keeps its
+    weights. With `start`, encoder and head have the weights of that network.
     """
-    model, image_size = settings.model, source.images.shape[-1]
+    name = settings.model.encoder_name
+    if encoder is None and start is None and is_pretrained(name):
+        encoder = pretrained_encoder(name)
+    network = untrained_network(source, settings, encoder=encoder)
+    if start is not None:
+        _copy_weights(start, network, settings.model, source.images.shape[-1])
+    return network
+
+
+def untrained_network(
+    source: ImageSet, settings: TrainSettings, *, encoder: nn.Module | None = None
+) -> Network:
+    """Return a new network with random weights that follow from the seed.
+
+    To resume a run this is enough, as all weights are in its checkpoint.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(settings.seed, "weights").initial_seed())
-        network = build_network(
-            model.encoder_name if encoder is None else encoder,
-            model,
-            image_size,
+        return build_network(
+            settings.model.encoder_name if encoder is None else encoder,
+            settings.model,
+            source.images.shape[-1],
             n_classes=max(1, len(source.classes)) if settings.has_classifier else None,
             predict_poses=settings.has_classifier and settings.rotations == "task",
         )
-    if start is not None:
-        _copy_weights(start, network, model, image_size)
-    return network
 
 
 def _copy_weights(

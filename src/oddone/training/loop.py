@@ -31,7 +31,7 @@ from oddone.training.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from oddone.training.initialise import initial_network
+from oddone.training.initialise import initial_network, untrained_network
 from oddone.training.objective import Rows, loss_of
 from oddone.training.optim import build_optimiser, learning_rate
 from oddone.training.run_directory import RunDirectory
@@ -105,7 +105,10 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     check_source(source, settings)
     if outliers is not None:
         check_outliers(outliers, source, settings)
-    network = initial_network(source, settings, encoder=encoder, start=start)
+    if newest_checkpoint(run.checkpoints) is None:
+        network = initial_network(source, settings, encoder=encoder, start=start)
+    else:
+        network = untrained_network(source, settings, encoder=encoder)
     batches = (
         Batches(source, settings)
         if outliers is None
