@@ -49,7 +49,8 @@ def train(
         A run directory to keep. If it holds an unfinished run with these settings, training goes
         on there. By default nothing is kept but the detector.
     encoder
-        A module of your own, from images to features, instead of the one that the settings name.
+        A module of your own, from images to features, instead of the one that the settings name. A
+        copy of it is trained; the module stays as it is.
     false_alarms
         The share of normal images that may be called anomalous.
     watch

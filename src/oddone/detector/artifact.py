@@ -193,7 +193,7 @@ def _gaussians(file: TensorFile, embedder: ViewEmbedder, space: Space) -> Gaussi
         raise file.inconsistent("it has no classes")
     n_poses = embedder.views.n_poses
     groups = n_poses * len(trained.classes)
-    dim = trained.model.head_dim if space == "head" else trained.network.feature_dim
+    dim = trained.embedding_dim if space == "head" else trained.network.feature_dim
     return Gaussians(
         file.tensor("gaussians.mean", torch.float32, groups, dim),
         file.tensor("gaussians.whitening", torch.float32, groups, dim, dim),
@@ -213,7 +213,7 @@ def _probe(file: TensorFile, embedder: ViewEmbedder) -> LinearProbe | None:
 
 
 def _references(file: TensorFile, embedder: ViewEmbedder, paths: tuple[str, ...]) -> References:
-    classes, head_dim = len(embedder.trained.classes), embedder.trained.model.head_dim
+    classes, dim = len(embedder.trained.classes), embedder.trained.embedding_dim
     labels = file.tensor("references.labels", torch.int64, len(paths))
     if not ((labels >= 0) & (labels < classes)).all():
         raise file.inconsistent(f"references have labels that are none of {classes} classes")
@@ -222,7 +222,7 @@ def _references(file: TensorFile, embedder: ViewEmbedder, paths: tuple[str, ...]
     if bounds != sorted(bounds) or bounds[-1] != len(pictures):
         raise file.inconsistent("the thumbnails do not follow one another")
     return References(
-        file.tensor("references.embeddings", torch.float16, len(paths), head_dim),
+        file.tensor("references.embeddings", torch.float16, len(paths), dim),
         labels,
         paths,
         tuple(pictures[start:end] for start, end in pairwise(bounds)),

@@ -30,7 +30,7 @@ from oddone.detector.references import Neighbour, References
 from oddone.detector.settings import DetectorSettings
 from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
-from oddone.encoders import TrainedNetwork
+from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import SettingsWarning
 from oddone.fusion import Fuse, PerView, decide
 from oddone.progress import Progress
@@ -109,7 +109,7 @@ class Detector:
 
     @staticmethod
     def fit(
-        trained: TrainedNetwork,
+        trained: TrainedNetwork | nn.Module,
         source: ImageSet | str,
         settings: DetectorSettings | None = None,
         *,
@@ -121,9 +121,11 @@ class Detector:
         Parameters
         ----------
         trained
-            The network, as `oddone.encoders.load_network` returns it.
+            The network, as `oddone.encoders.load_network` returns it, or an encoder of your own,
+            from images to features, that is used as it is; see `oddone.encoders.frozen_network`.
         source
-            The images that it was trained on, with labels. They are read once, in batches.
+            The images that it was trained on, with labels. They are read once, in batches. An
+            encoder of your own sees them in the size that they have.
         settings
             By default, those that suit what the network was trained to do.
         indices
@@ -132,6 +134,10 @@ class Detector:
             Called with how many images are done.
 
         """
+        if isinstance(trained, nn.Module):
+            source = load(source) if isinstance(source, str) else source
+            size, fingerprint = source.images.shape[-1], source.fingerprint
+            trained = frozen_network(trained, size, source.classes, fingerprint)
         if settings is None:
             settings = DetectorSettings.suited_to(trained)
         if len(settings.views) > 1 and trained.rotations != "task":

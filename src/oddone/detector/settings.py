@@ -51,10 +51,12 @@ class DetectorSettings:
     def suited_to(trained: TrainedNetwork) -> "DetectorSettings":
         """Return settings for what a network was trained to do.
 
-        Poses help only where it has learned to tell them apart. A network with a classifier tells
-        classes apart by its features.
+        Poses help only where it has learned to tell them apart. A network with a classifier, or
+        without a head, tells classes apart by its features.
         """
+        network = trained.network
+        by_features = network.classifier is not None or network.head is None
         return DetectorSettings(
             views=rotations_and_mirrors if trained.rotations == "task" else one_view,
-            space="head" if trained.network.classifier is None else "features",
+            space="features" if by_features else "head",
         )

@@ -2,6 +2,7 @@
 
 from oddone.encoders.by_name import ENCODERS, build_encoder, stem_for
 from oddone.encoders.efficientnet_lite import EfficientNetLite
+from oddone.encoders.frozen import frozen_network
 from oddone.encoders.network import (
     Encoded,
     ModelSettings,
@@ -30,6 +31,7 @@ __all__ = [
     "build_encoder",
     "build_network",
     "default_image_size",
+    "frozen_network",
     "is_installed",
     "is_pretrained",
     "load_network",

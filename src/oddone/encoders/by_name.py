@@ -73,6 +73,11 @@ def _features_of_zeros(encoder: nn.Module, image_size: int) -> Tensor:
     try:
         with torch.no_grad():
             features = encoder(zeros)
+    except (RuntimeError, ValueError) as error:  # what torch and transformers say of other sizes
+        raise SettingsError(
+            f"the encoder {type(encoder).__name__} does not take images of {image_size} x "
+            f"{image_size} pixels: {str(error).partition(chr(10))[0]}"
+        ) from error
     finally:
         for module, training in modes.items():
             module.training = training

@@ -1,4 +1,4 @@
-"""The network that is trained: an encoder, SimCLR's projection head, and perhaps classifiers."""
+"""A network: an encoder, mostly SimCLR's projection head, and perhaps classifiers."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -22,12 +22,15 @@ class ModelSettings:
     image_size: int | None = None
     """Height and width of the images it sees; by default those of the data."""
     head_hidden: int = 2048
-    head_dim: int = 128
+    """Width of the projection head between its two layers."""
+    head_dim: int | None = 128
+    """How many numbers the projection head makes of the features. None: there is no head, as for an
+    encoder that is used as it is; only a network with a head can be trained."""
 
     def __post_init__(self) -> None:
         if self.image_size is not None and self.image_size < 8:
             raise SettingsError(f"model.image_size={self.image_size}: choose at least 8 pixels")
-        if self.head_hidden < 1 or self.head_dim < 1:
+        if self.head_hidden < 1 or (self.head_dim is not None and self.head_dim < 1):
             raise SettingsError(
                 f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "
                 f"both must be at least 1"
@@ -40,7 +43,7 @@ class Encoded(NamedTuple):
     features: Float[Tensor, "rows feature_dim"]
     """The output of the encoder."""
     embeddings: Float[Tensor, "rows dim"]
-    """The output of the head, of any length: the losses normalise it."""
+    """The output of the head, of any length: the losses normalise it. Without a head, features."""
 
 
 class Network(nn.Module):
@@ -49,31 +52,30 @@ class Network(nn.Module):
     def __init__(
         self,
         encoder: nn.Module,
-        head: nn.Sequential,
+        head: nn.Sequential | None,
+        feature_dim: int,
         classifier: nn.Linear | None = None,
         pose_classifier: nn.Linear | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.feature_dim = feature_dim
+        """How many numbers the encoder makes of an image."""
         self.classifier = classifier
         self.pose_classifier = pose_classifier
 
-    @property
-    def feature_dim(self) -> int:
-        """How many numbers the encoder makes of an image."""
-        first = self.head[0]
-        assert isinstance(first, nn.Linear)  # noqa: S101  (projection_head made it)
-        return first.in_features
-
     def forward(self, images: Float[Tensor, "rows 3 height width"]) -> Encoded:
         features: Tensor = self.encoder(images)
-        return Encoded(features, self.head(features))
+        return Encoded(features, features if self.head is None else self.head(features))
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """A network after training, in evaluation mode, and what it was trained on."""
+    """A network that is ready for use, in evaluation mode, and what it was made for.
+
+    It was trained on images of these classes, or is used on them as it is.
+    """
 
     network: Network
     model: ModelSettings
@@ -84,8 +86,15 @@ class TrainedNetwork:
     data_fingerprint: str
 
     @property
+    def embedding_dim(self) -> int:
+        """How many numbers an embedding has; without a head, as many as there are features."""
+        head_dim = self.model.head_dim
+        return self.network.feature_dim if head_dim is None else head_dim
+
+    @property
     def device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        """Where the weights are; a network without any works on the CPU."""
+        return next(self.network.parameters(), torch.empty(0)).device
 
     def to(self, device: torch.device | str) -> "TrainedNetwork":
         """Return a copy on another device; on the same device, the network itself."""
@@ -103,22 +112,39 @@ def build_network(
     predict_poses: bool = False,
     device: str = "cpu",
 ) -> Network:
-    """Return a network on an encoder, named or the user's own, with a new head.
+    """Return a network on an encoder with a new head, or without one if `head_dim` is None.
 
-    With `n_classes` it has a classifier, with `predict_poses` one of poses too. New weights come
-    from torch's global generator.
+    The encoder is named, or the user's own; then the network has a copy of it, and that module
+    stays as it is. With `n_classes` the network has a classifier, with `predict_poses` one of poses
+    too. New weights come from torch's global generator.
     """
     if isinstance(encoder, str):
         with torch.device(device):
             encoder = build_encoder(encoder, image_size)
+    else:
+        encoder = _copied(encoder)
     dim, dtype = feature_shape_of(encoder, image_size)
     with torch.device(device):
         return Network(
             encoder,
-            projection_head(dim, model.head_hidden, model.head_dim).to(dtype),
+            None
+            if model.head_dim is None
+            else projection_head(dim, model.head_hidden, model.head_dim).to(dtype),
+            dim,
             None if n_classes is None else nn.Linear(dim, n_classes),
             nn.Linear(dim, POSES) if predict_poses else None,
         )
+
+
+def _copied(encoder: nn.Module) -> nn.Module:
+    """Return a copy of an encoder with weights, statistics and modes of its own."""
+    try:
+        return copy.deepcopy(encoder)
+    except (RuntimeError, TypeError) as error:  # tensors with a history; locks and open files
+        raise SettingsError(
+            f"the encoder {type(encoder).__name__} cannot be copied ({error}); make one that "
+            f"copy.deepcopy takes"
+        ) from error
 
 
 def projection_head(feature_dim: int, hidden: int, dim: int) -> nn.Sequential:

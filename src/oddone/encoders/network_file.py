@@ -21,6 +21,8 @@ FORMAT = 2
 LARGEST_IMAGE_SIZE = 4096
 LARGEST_LAYER = 2**30
 """The weights between two such layers are still as many as 64 bits can count."""
+OWN_ENCODER = "own:"
+"""How the name of an encoder begins that is a user's own and in no file, but for its weights."""
 
 
 def save_network(path: Path, trained: TrainedNetwork) -> None:
@@ -80,8 +82,13 @@ def rebuild_network(
     """
     header = file.header_as(NetworkHeader)
     model = header.model
-    if max(model.head_hidden, model.head_dim) > LARGEST_LAYER:
+    if max(model.head_hidden, model.head_dim or 0) > LARGEST_LAYER:
         raise file.inconsistent(f"its head is too large ({model})")
+    if encoder is None and model.encoder_name.startswith(OWN_ENCODER):
+        raise ArtifactError(
+            f"{file.path} holds the weights of an encoder of your own, "
+            f"{model.encoder_name.removeprefix(OWN_ENCODER)}; pass such a module as encoder="
+        )
     try:
         network = build_network(
             model.encoder_name if encoder is None else encoder,

@@ -27,8 +27,8 @@ def initial_network(
 ) -> Network:
     """Return a new network with weights that follow from the seed.
 
-    A pretrained encoder has the weights that it comes with, and one of the user's own keeps its
-    weights. With `start`, encoder and head have the weights of that network.
+    A pretrained encoder has the weights that it comes with, and a copy of one of the user's
+    own has its weights. With `start`, encoder and head have the weights of that network.
     """
     name = settings.model.encoder_name
     if encoder is None and start is None and is_pretrained(name):
@@ -68,7 +68,8 @@ def _copy_weights(
             f"model.image_size={start.image_size}"
         )
     for name in ("encoder", "head"):
-        weights, target = getattr(start.network, name).state_dict(), getattr(network, name)
+        part, target = getattr(start.network, name), getattr(network, name)
+        weights = {} if part is None else part.state_dict()
         different = mismatched_weights(target.state_dict(), weights)
         if different:
             raise SettingsError(
@@ -81,4 +82,6 @@ def _copy_weights(
 
 
 def _describe(model: ModelSettings) -> str:
+    if model.head_dim is None:
+        return f"{model.encoder_name} without a head"
     return f"{model.encoder_name} with a head of {model.head_hidden} and {model.head_dim}"

@@ -91,7 +91,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     run
         The directory of the run, new or begun before.
     encoder
-        A module of your own, from images to features, instead of the one that the settings name.
+        A module of your own, from images to features, instead of the one that the settings name. A
+        copy of it is trained; the module stays as it is.
     start
         A trained network to fine-tune. To resume, it is not needed again.
     outliers

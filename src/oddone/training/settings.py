@@ -139,6 +139,11 @@ class TrainSettings:
             raise SettingsError(
                 f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
             )
+        if self.model.head_dim is None:
+            raise SettingsError(
+                "model.head_dim=None: a network without a head is not trained; choose a number, "
+                "such as 128, or fit a detector to the encoder as it is"
+            )
         if self.compile and self.batch.two_threads:
             raise SettingsError(
                 "compile and batch.two_threads cannot go together; set batch.two_threads=False"
