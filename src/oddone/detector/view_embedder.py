@@ -6,11 +6,12 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, UInt8
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork
+from oddone.encoders.fold import fold_batch_norm
 from oddone.errors import DataError
 from oddone.transforms import ViewSet
 
@@ -57,6 +58,11 @@ class ViewEmbedder:
         """The pose of each view, on the CPU."""
         return torch.tensor(self.views.poses)
 
+    @cached_property
+    def network(self) -> nn.Module:
+        """The trained network as it is used: for evaluation alone, and faster for that."""
+        return fold_batch_norm(self.trained.network)
+
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
@@ -74,7 +80,7 @@ class ViewEmbedder:
         rows = _as_floats(views.flatten(0, 1))
         features, embeddings = (
             normalize(numbers.float(), dim=1).unflatten(0, views.shape[:2])
-            for numbers in self.trained.network(rows)
+            for numbers in self.network(rows)
         )
         return EmbeddedViews(features, embeddings)
 
