@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
-    from oddone.api import train as train
+    from oddone.api import fit as fit, train as train
     from oddone.data import load as load
     from oddone.density import (
         Gaussians as Gaussians,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "api": ("train",),
+    "api": ("fit", "train"),
     "data": ("load",),
     "density": ("Gaussians", "Moments"),
     "detector": ("Calibration", "Detector", "DetectorSettings"),

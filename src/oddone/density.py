@@ -121,8 +121,8 @@ class Gaussians:
 
     mean: Float[Tensor, "groups dim"]
     """The mean of each group."""
-    whitening: Float[Tensor, "groups dim dim"]
-    """The inverse Cholesky factor of each covariance."""
+    whitening: Float[Tensor, "covariances dim dim"]
+    """The inverse Cholesky factor of each covariance: one for each group, or one for all."""
     n_poses: int = 1
     """How many poses there are; `groups` is that times the number of classes."""
 
@@ -167,13 +167,31 @@ class Gaussians:
         else:
             scatter, count = moments.scatter, moments.count
         covariance = _shrunk(scatter / count[:, None, None], count, shrinkage)
-        cholesky, info = torch.linalg.cholesky_ex(covariance)
-        singular = (info > 0) | _has_dependent_dimension(covariance, cholesky)
-        if singular.any():
-            raise named.singular(singular, tied=tied)
-        identity = torch.eye(covariance.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
-        whitening = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-        return Gaussians(moments.mean, whitening.expand_as(moments.scatter), n_poses)
+        return Gaussians(moments.mean, _whitening(covariance, named, tied=tied), n_poses)
+
+    @staticmethod
+    def fit_tied(
+        embeddings: Float[Tensor, "rows dim"],
+        groups: Int[Tensor, " rows"],
+        n_groups: int,
+        shrinkage: Shrinkage = "oas",
+        *,
+        names: Sequence[str] | None = None,
+    ) -> "Gaussians":
+        """Return what `fit(tied=True)` would, without a matrix for each group on the way.
+
+        With many classes in many dimensions, only this fits into memory.
+        """
+        _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
+        rows = embeddings.double()
+        count = groups.bincount(minlength=n_groups)
+        total = rows.new_zeros(n_groups, rows.shape[1]).index_add_(0, groups, rows)
+        mean = total / count.clamp(min=1)[:, None]
+        pooled = Moments.of(rows - mean[groups], torch.zeros_like(groups), 1)
+        named = _Named(Moments(count, mean, pooled.scatter), names)
+        named.check_counts(1)
+        covariance = _shrunk(pooled.scatter / pooled.count, pooled.count, shrinkage)
+        return Gaussians(mean, _whitening(covariance, named, tied=True))
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -192,6 +210,8 @@ class Gaussians:
         """
         n_groups, dim = self.mean.shape
         _check_dim(embeddings, dim)
+        if len(self.whitening) < n_groups:
+            return self._tied_distances(embeddings)
         # All groups are one matrix product, W_g z - W_g mean_g for every g, taken around the
         # centre of all groups so that the difference cancels little.
         centre = self.mean.mean(dim=0)
@@ -206,6 +226,17 @@ class Gaussians:
         ]
         return torch.cat(blocks)
 
+    def _tied_distances(
+        self, embeddings: Float[Tensor, "rows dim"]
+    ) -> Float[Tensor, "rows groups"]:
+        """Return the distances where all groups share one whitening: each row is whitened once."""
+        centre = self.mean.mean(dim=0)
+        white_means = (self.mean - centre) @ self.whitening[0].mT
+        white_rows = (embeddings.to(centre) - centre) @ self.whitening[0].mT
+        # A difference of squares, which is faster, would lose what is close.
+        exact = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(white_rows, white_means, compute_mode=exact)
+
     def pose_distances(
         self, embeddings: Float[Tensor, "rows dim"], poses: Int[Tensor, " rows"]
     ) -> Float[Tensor, "rows classes"]:
@@ -216,9 +247,24 @@ class Gaussians:
         for pose in range(self.n_poses):
             members = (poses == pose).nonzero()[:, 0]
             of_pose = slice(pose * classes, (pose + 1) * classes)
-            gaussians = Gaussians(self.mean[of_pose], self.whitening[of_pose])
+            tied = len(self.whitening) < len(self.mean)
+            whitening = self.whitening if tied else self.whitening[of_pose]
+            gaussians = Gaussians(self.mean[of_pose], whitening)
             distances[members] = gaussians.distances(embeddings[members])
         return distances
+
+
+def _whitening(
+    covariance: Float64[Tensor, "covariances dim dim"], named: "_Named", *, tied: bool
+) -> Float64[Tensor, "covariances dim dim"]:
+    """Return the inverse Cholesky factors; raise a DataError where a covariance has none."""
+    cholesky, info = torch.linalg.cholesky_ex(covariance)
+    singular = (info > 0) | _has_dependent_dimension(covariance, cholesky)
+    if singular.any():
+        raise named.singular(singular, tied=tied)
+    identity = torch.eye(covariance.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
+    whitening: Tensor = torch.linalg.solve_triangular(cholesky, identity, upper=False)
+    return whitening
 
 
 def _gram(rows: Float64[Tensor, "rows dim"]) -> Float64[Tensor, "dim dim"]:

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 
 import torch
-from torch import Tensor
 
 from oddone.errors import SettingsError
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # Parameters of glibc's mallopt.
@@ -35,7 +35,7 @@ def choose_device(name: DeviceName = "auto") -> torch.device:
 
 
 def map_in_threads(
-    function: Callable[[Tensor], Result], batches: Sequence[Tensor], device: torch.device
+    function: Callable[[Item], Result], batches: Sequence[Item], device: torch.device
 ) -> list[Result]:
     """Return what the function makes of each batch, in order.
 

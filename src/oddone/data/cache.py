@@ -99,10 +99,14 @@ def clean_cache() -> CacheSize:
     return removed
 
 
-def _folder() -> Path:
+def cache_folder() -> Path:
+    """Return the folder of all that can be computed again."""
     chosen = os.environ.get("ODDONE_CACHE")
-    cache = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oddone")
-    return cache / "decoded"
+    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oddone")
+
+
+def _folder() -> Path:
+    return cache_folder() / "decoded"
 
 
 def _entries() -> list[Path]:

@@ -21,6 +21,7 @@ from oddone.density import Gaussians
 from oddone.detector.calibration import Calibration
 from oddone.detector.probe import LinearProbe
 from oddone.detector.references import References
+from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space, ViewEmbedder
 from oddone.encoders.network_file import network_header, rebuild_network
 from oddone.errors import ArtifactError, SettingsError
@@ -30,7 +31,7 @@ from oddone.tensor_file import TensorFile
 from oddone.transforms import ViewSet
 
 KIND = "detector"
-FORMAT = 2
+FORMAT = 3
 MOST_VIEWS = 64
 
 
@@ -43,6 +44,7 @@ class DetectorParts(NamedTuple):
     probe: LinearProbe | None
     fuse: Fuse
     references: References
+    rules: tuple[StandardisedRule, ...]
     calibration: Calibration | None
     provenance: Mapping[str, Any]
 
@@ -72,6 +74,10 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
         raise file.inconsistent(f"fuse is {header.fuse!r}, which is none of {', '.join(FUSIONS)}")
     if len(header.views) > MOST_VIEWS:
         raise file.inconsistent(f"it has {len(header.views)} views, over {MOST_VIEWS}")
+    try:
+        check_rules(header.rules, has_probe="probe.weight" in file.tensors)
+    except SettingsError as error:
+        raise file.inconsistent(str(error)) from error
     embedder = ViewEmbedder(trained, header.views)
     return DetectorParts(
         embedder,
@@ -80,6 +86,7 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
         _probe(file, embedder),
         FUSIONS[header.fuse],
         _references(file, embedder, header.paths),
+        header.rules,
         _calibration(file, header.false_alarms),
         header.provenance,
     )
@@ -92,6 +99,7 @@ class DetectorHeader:
     views: ViewSet
     space: Space
     fuse: str
+    rules: tuple[StandardisedRule, ...]
     paths: tuple[str, ...]
     provenance: dict[str, Any]
     false_alarms: float | None = None
@@ -102,6 +110,7 @@ def _header(parts: DetectorParts) -> dict[str, Any]:
         views=parts.embedder.views,
         space=parts.space,
         fuse=_fusion_name(parts.fuse),
+        rules=parts.rules,
         paths=parts.references.paths,
         provenance=dict(parts.provenance),
         false_alarms=None if parts.calibration is None else parts.calibration.false_alarms,
@@ -194,9 +203,12 @@ def _gaussians(file: TensorFile, embedder: ViewEmbedder, space: Space) -> Gaussi
     n_poses = embedder.views.n_poses
     groups = n_poses * len(trained.classes)
     dim = trained.embedding_dim if space == "head" else trained.network.feature_dim
+    whitening = file.tensors.get("gaussians.whitening")
+    tied = whitening is not None and whitening.shape[:1] == (1,)
+    covariances = 1 if tied else groups
     return Gaussians(
         file.tensor("gaussians.mean", torch.float32, groups, dim),
-        file.tensor("gaussians.whitening", torch.float32, groups, dim, dim),
+        file.tensor("gaussians.whitening", torch.float32, covariances, dim, dim),
         n_poses,
     )
 

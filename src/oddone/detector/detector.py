@@ -27,12 +27,20 @@ from oddone.detector.fitting import (
 from oddone.detector.inputs import Images, to_batch
 from oddone.detector.probe import LinearProbe
 from oddone.detector.references import Neighbour, References
+from oddone.detector.rules import (
+    Rule,
+    StandardisedRule,
+    energy_scores,
+    neighbour_scores,
+    sum_of_rules,
+    view_distances,
+)
 from oddone.detector.settings import DetectorSettings
 from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import SettingsWarning
-from oddone.fusion import Fuse, PerView, decide
+from oddone.fusion import Fuse, PerView
 from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.scoring import ImageBatch, ProcessedBatch, process_batches, score_images
@@ -69,6 +77,7 @@ class ScoredImage(NamedTuple):
 class _Measured(NamedTuple):
     """All that is measured of some images."""
 
+    scores: Float[Tensor, " images"]
     distances: PerView
     probabilities: Float[Tensor, "images classes"]
     embeddings: Float[Tensor, "images head_dim"]
@@ -101,7 +110,9 @@ class Detector:
     fuse: Fuse
     """How the distances of the views become one."""
     references: References
-    """Training images to show beside a new one."""
+    """Training images to show beside a new one, and to measure neighbours by."""
+    rules: tuple[StandardisedRule, ...] = (StandardisedRule("distance"),)
+    """What becomes the anomaly score; the paper's is the distance alone."""
     calibration: Calibration | None = None
     """What gives the threshold and p-values; None: images are scored, not decided about."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -170,6 +181,7 @@ class Detector:
                 self.probe,
                 self.fuse,
                 self.references,
+                self.rules,
                 self.calibration,
                 self.provenance,
             ),
@@ -335,13 +347,12 @@ class Detector:
             yield ScoredImage(picture.path, verdict, name, None, neighbours)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
-        verdicts = decide(self.fuse(measured.distances), self.threshold)
-        return replace(
-            verdicts,
+        scores, calibration = measured.scores, self.calibration
+        return Verdicts(
+            scores,
             labels=measured.probabilities.argmax(dim=1),
-            p_values=None
-            if self.calibration is None
-            else self.calibration.p_values(verdicts.scores),
+            anomalous=None if calibration is None else scores > calibration.threshold,
+            p_values=None if calibration is None else calibration.p_values(scores),
             probabilities=measured.probabilities,
         )
 
@@ -351,6 +362,7 @@ class Detector:
         at_once = max(1, self.batch_size // 2)  # as two batches are in work at a time
         parts = map_in_threads(self._measure_batch, batch.split(at_once), self.embedder.device)
         return _Measured(
+            torch.cat([part.scores for part in parts]),
             torch.cat([part.distances for part in parts], dim=1).cpu(),
             torch.cat([part.probabilities for part in parts]).cpu(),
             torch.cat([part.embeddings for part in parts]),
@@ -360,11 +372,24 @@ class Detector:
     def _measure_batch(self, images: Pixels) -> _Measured:
         embedded = self.embedder(images)
         compared = embedded.in_space(self.space)
-        poses = self.embedder.poses.to(compared.device).repeat_interleave(compared.shape[1])
-        distances = self.gaussians.pose_distances(compared.flatten(0, 1), poses)
-        distances = distances.unflatten(0, compared.shape[:2])
-        probabilities = self._probabilities(embedded, distances)
-        return _Measured(distances, probabilities, embedded.embeddings[0])
+        distances = view_distances(self.gaussians, compared, self.embedder.poses)
+        return _Measured(
+            self._scores(embedded, distances),
+            distances,
+            self._probabilities(embedded, distances),
+            embedded.embeddings[0],
+        )
+
+    def _scores(self, embedded: EmbeddedViews, distances: PerView) -> Float[Tensor, " images"]:
+        scores: dict[Rule, Tensor] = {}
+        for rule, _, _ in self.rules:
+            if rule == "distance":
+                scores[rule] = self.fuse(distances).amin(dim=1)
+            elif rule == "neighbours":
+                scores[rule] = neighbour_scores(self.references.embeddings, embedded.embeddings[0])
+            elif self.probe is not None:
+                scores[rule] = energy_scores(self.probe, embedded.features, self.embedder.poses)
+        return sum_of_rules(scores, self.rules)
 
     def _probabilities(
         self, embedded: EmbeddedViews, distances: PerView
@@ -427,6 +452,7 @@ def _fitted(
         probe,
         settings.fuse,
         References.of(statistics.samples["references"][0], source, indices[referred]),
+        settings.rules,
     )
 
 

@@ -41,8 +41,9 @@ class LinearProbe:
             rows = features[poses == pose]
             fitted = _regression(rows.flatten(0, 1).numpy(), labels.repeat(len(rows)).numpy())
             weight, bias = fitted.coef_, fitted.intercept_
-            if classes == 2:  # one score for the second class; the first one's is zero
-                weight, bias = np.stack([0 * weight[0], weight[0]]), np.array([0.0, bias[0]])
+            if classes == 2:  # there is one logit, of the second class against the first
+                weight = np.stack([-weight[0], weight[0]]) / 2
+                bias = np.array([-bias[0], bias[0]]) / 2
             weights.append(torch.from_numpy(weight).float())
             biases.append(torch.from_numpy(bias).float())
         return LinearProbe(torch.stack(weights), torch.stack(biases))
@@ -51,13 +52,18 @@ class LinearProbe:
         """Return this on another device."""
         return LinearProbe(self.weight.to(device), self.bias.to(device))
 
+    def logits(
+        self, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
+    ) -> Float[Tensor, "views images classes"]:
+        """Return the logits of each view, by the classifier of its own pose."""
+        logits = torch.einsum("vid,vcd->vic", features, self.weight[poses])
+        return logits + self.bias[poses][:, None]
+
     def probabilities(
         self, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
     ) -> Float[Tensor, "images classes"]:
         """Return how likely each class is: the views' probabilities multiplied, to their root."""
-        logits = torch.einsum("vid,vcd->vic", features, self.weight[poses])
-        logits = logits + self.bias[poses][:, None]
-        return logits.log_softmax(dim=2).mean(dim=0).softmax(dim=1)
+        return self.logits(features, poses).log_softmax(dim=2).mean(dim=0).softmax(dim=1)
 
 
 def _regression(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from oddone.density import Shrinkage
+from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space
 from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
@@ -39,8 +40,11 @@ class DetectorSettings:
     classifier: Classifier = "linear"
     """What gives the label: a linear probe on the features, or the nearest class as in the paper.
     The probe is more often right (docs/decisions/0008-labels-by-a-linear-probe.md)."""
+    rules: tuple[StandardisedRule, ...] = (StandardisedRule("distance"),)
+    """What becomes the anomaly score: the distance, as in the paper, or other rules."""
 
     def __post_init__(self) -> None:
+        check_rules(self.rules, has_probe=self.classifier == "linear")
         for name, choices in (("space", get_args(Space)), ("classifier", get_args(Classifier))):
             if getattr(self, name) not in choices:
                 raise SettingsError(
@@ -55,7 +59,7 @@ class DetectorSettings:
         without a head, tells classes apart by its features.
         """
         network = trained.network
-        by_features = network.classifier is not None or network.head is None
+        by_features = network.classifier is not None or trained.model.head_dim is None
         return DetectorSettings(
             views=rotations_and_mirrors if trained.rotations == "task" else one_view,
             space="features" if by_features else "head",

@@ -1,4 +1,4 @@
-"""Batch norm made part of the convolution before it: the same features in two thirds of the time."""
+"""Batch norm made part of the convolution before it: the same features in less time."""
 
 import copy
 
@@ -19,11 +19,11 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
             continue
         for place in range(len(layers) - 1):
             convolution, norm = layers[place], layers[place + 1]
-            if isinstance(convolution, nn.Conv2d) and _has_fixed_statistics(norm):
+            if (
+                isinstance(convolution, nn.Conv2d)
+                and isinstance(norm, nn.BatchNorm2d)
+                and norm.running_mean is not None  # else each batch has its own statistics
+            ):
                 layers[place] = fuse_conv_bn_eval(convolution, norm)
                 layers[place + 1] = nn.Identity()
     return folded
-
-
-def _has_fixed_statistics(module: nn.Module) -> bool:
-    return isinstance(module, nn.BatchNorm2d) and module.running_mean is not None

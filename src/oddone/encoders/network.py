@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from oddone.encoders.by_name import build_encoder, feature_shape_of
 from oddone.errors import SettingsError
@@ -43,7 +44,24 @@ class Encoded(NamedTuple):
     features: Float[Tensor, "rows feature_dim"]
     """The output of the encoder."""
     embeddings: Float[Tensor, "rows dim"]
-    """The output of the head, of any length: the losses normalise it. Without a head, features."""
+    """The output of the head, of any length: the losses normalise it."""
+
+
+class Centre(nn.Module):
+    """Features of unit length, seen from their mean: what stands in for a head where there is none.
+
+    The features of an encoder that others have trained all point to one side. What tells images
+    apart is where they point from the mean (docs/decisions/0012-rules-by-leaving-classes-out.md).
+    """
+
+    mean: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+
+    def forward(self, features: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+        return normalize(features, dim=1) - self.mean
 
 
 class Network(nn.Module):
@@ -52,7 +70,7 @@ class Network(nn.Module):
     def __init__(
         self,
         encoder: nn.Module,
-        head: nn.Sequential | None,
+        head: nn.Sequential | Centre,
         feature_dim: int,
         classifier: nn.Linear | None = None,
         pose_classifier: nn.Linear | None = None,
@@ -67,7 +85,7 @@ class Network(nn.Module):
 
     def forward(self, images: Float[Tensor, "rows 3 height width"]) -> Encoded:
         features: Tensor = self.encoder(images)
-        return Encoded(features, features if self.head is None else self.head(features))
+        return Encoded(features, self.head(features))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +145,7 @@ def build_network(
     with torch.device(device):
         return Network(
             encoder,
-            None
+            Centre(dim)
             if model.head_dim is None
             else projection_head(dim, model.head_hidden, model.head_dim).to(dtype),
             dim,

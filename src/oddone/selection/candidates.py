@@ -1,0 +1,86 @@
+"""The rules to choose from, and what they say of images when fitted on others."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from oddone.density import Gaussians
+from oddone.detector.probe import LinearProbe
+from oddone.detector.rules import Rule, energy_scores, neighbour_scores, view_distances
+from oddone.encoders.network import Centre
+from oddone.transforms import one_view
+
+
+class Candidate(NamedTuple):
+    """A rule, or several whose scores are summed."""
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
+CANDIDATES = (
+    Candidate("distance + energy", ("distance", "energy")),
+    Candidate("distance", ("distance",)),
+    Candidate("energy", ("energy",)),
+    Candidate("neighbours", ("neighbours",)),
+    Candidate("distance + neighbours", ("distance", "neighbours")),
+    Candidate("distance + energy + neighbours", ("distance", "energy", "neighbours")),
+)
+"""In the order in which they are preferred where the images do not tell them apart."""
+
+
+class RuleScores(NamedTuple):
+    """What the rules say of some images."""
+
+    scores: dict[Rule, Float[Tensor, " images"]]
+    labels: Int[Tensor, " images"]
+    """The class that each looks like."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRules:
+    """Everything that a rule needs, fitted on features of unit length; those of one view."""
+
+    classes: Int[Tensor, " known"]
+    """The labels that were there, ascending: the statistics number them from 0."""
+    centre: Centre
+    embeddings: Float[Tensor, "fitted dim"]
+    gaussians: Gaussians
+    probe: LinearProbe | None
+    """None where there is one class, and so nothing to tell apart."""
+
+    @staticmethod
+    def fit(features: Float[Tensor, "fitted dim"], labels: Int[Tensor, " fitted"]) -> "FittedRules":
+        """Return what is learned from labelled features; raise a DataError if they are too few."""
+        classes, numbers = labels.unique(return_inverse=True)
+        centre = Centre(features.shape[1])
+        centre.mean.copy_(features.mean(dim=0))
+        embeddings = normalize(centre(features), dim=1)
+        return FittedRules(
+            classes,
+            centre,
+            embeddings,
+            Gaussians.fit_tied(embeddings, numbers, len(classes)),
+            LinearProbe.fit(features[None], one_view, numbers, len(classes))
+            if len(classes) > 1
+            else None,
+        )
+
+    def __call__(self, features: Float[Tensor, "images dim"]) -> RuleScores:
+        """Return what each rule says of new images."""
+        upright = torch.zeros(1, dtype=torch.long)
+        embeddings = normalize(self.centre(features), dim=1)
+        distances = view_distances(self.gaussians, embeddings[None], upright)[0]
+        scores: dict[Rule, Tensor] = {
+            "distance": distances.amin(dim=1).float(),
+            "neighbours": neighbour_scores(self.embeddings, embeddings),
+        }
+        numbers = distances.argmin(dim=1)
+        if self.probe is not None:
+            scores["energy"] = energy_scores(self.probe, features[None], upright)
+            numbers = self.probe.logits(features[None], upright)[0].argmax(dim=1)
+        return RuleScores(scores, self.classes[numbers])

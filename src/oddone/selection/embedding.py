@@ -1,0 +1,125 @@
+"""The features of images are computed once, and kept beside the decoded images."""
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from oddone.data import ImageSet
+from oddone.data.cache import cache_folder
+from oddone.detector.view_embedder import ViewEmbedder
+from oddone.errors import ArtifactError, DataWarning
+from oddone.files import write_tensors
+from oddone.progress import Progress, described
+from oddone.scoring import ImageBatch, process_batches
+from oddone.tensor_file import TensorFile
+
+VERSION = 1
+KIND = "features"
+
+
+def embed_once(
+    embedder: ViewEmbedder,
+    source: ImageSet,
+    indices: Int[np.ndarray, " some"] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Float[Tensor, "views images dim"]:
+    """Return the features of the views of images, of unit length; from the cache if they are there.
+
+    Parameters
+    ----------
+    embedder
+        The network, and the views that it is shown.
+    source, indices
+        The images; all by default.
+    progress
+        Called with how many images are done.
+
+    """
+    indices = np.arange(len(source)) if indices is None else indices
+    path = cache_folder() / KIND / f"{_key(embedder, source, indices)}.safetensors"
+    shape = (len(embedder.views), len(indices), embedder.trained.network.feature_dim)
+    features = _read(path, shape)
+    if features is None:
+        features = _embed(embedder, source, indices, progress)
+        _keep(path, features)
+    return features
+
+
+def _embed(
+    embedder: ViewEmbedder,
+    source: ImageSet,
+    indices: Int[np.ndarray, " some"],
+    progress: Progress | None,
+) -> Float[Tensor, "views images dim"]:
+    def features(images: ImageBatch) -> Tensor:
+        return embedder.embed(images).features.cpu()
+
+    batches = process_batches(
+        features,
+        source,
+        size=embedder.trained.image_size,
+        batch_size=2 * embedder.batch_size,  # two are in work at a time
+        indices=indices,
+        progress=described(progress, "embedding"),
+    )
+    return torch.cat([batch.result for batch in batches if batch.result is not None], dim=1)
+
+
+def _key(embedder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
+    """Return a hash of all that the features depend on."""
+    trained = embedder.trained
+    identity = json.dumps(
+        [
+            VERSION,
+            torch.__version__,
+            embedder.device.type,
+            trained.image_size,
+            [list(embedder.views.poses), list(embedder.views.mirrored)],
+            source.fingerprint,
+            weights_digest(trained.network.encoder),
+            hashlib.sha256(indices.astype(np.int64).tobytes()).hexdigest(),
+        ]
+    )
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def weights_digest(encoder: nn.Module) -> str:
+    """Return a hash of the architecture as it prints itself, and of all weights."""
+    digest = hashlib.sha256(str(encoder).encode())
+    for name, tensor in sorted(encoder.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
+    """Return the features in a file of the cache; None if it is missing, damaged or not ours."""
+    if not path.is_file():
+        return None
+    try:
+        return TensorFile.read(path).tensor("features", torch.float32, *shape)
+    except (ArtifactError, OSError, SafetensorError):
+        return None
+
+
+def _keep(path: Path, features: Tensor) -> None:
+    """Write features to the cache. They are at hand, so a full disk is no reason to stop."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(path, {"features": features.contiguous()}, {"kind": KIND})
+    except OSError as error:
+        warnings.warn(
+            f"the features of {features.shape[1]} images cannot be kept in {path.parent} "
+            f"({error.strerror or error}), so the next fit computes them again; make room there, "
+            f"or set ODDONE_CACHE to another folder",
+            DataWarning,
+            stacklevel=2,
+        )

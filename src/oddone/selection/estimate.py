@@ -1,0 +1,177 @@
+"""What to expect of images of classes that were never shown, and which rule is best at that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import starmap
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.detector.rules import Rule, StandardisedRule, sum_of_rules
+from oddone.device import map_in_threads
+from oddone.metrics import accuracy, auroc
+from oddone.progress import Progress
+from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules, RuleScores
+from oddone.selection.folds import Fold
+
+
+class FoldScores(NamedTuple):
+    """What is thought of the images of a fold that nothing was fitted on."""
+
+    held_out: RuleScores
+    held_out_labels: Int[Tensor, " held_out"]
+    left_out: RuleScores
+    left_out_labels: Int[Tensor, " left_out"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """How well classes are told apart from others that were not shown, measured by leaving out."""
+
+    rule: str
+    auroc: float
+    """The mean over the classes, each left out with those of its fold."""
+    classes: dict[str, float]
+    """The AUROC of each class."""
+    accuracy: float
+    """The share of held-out images that get their label."""
+    images: int
+    others: dict[str, float]
+    """The AUROC of the rules that were not chosen."""
+
+    def to_provenance(self) -> dict[str, Any]:
+        """Return the estimate as JSON."""
+        return {**asdict(self), "method": "classes left out in turn"}
+
+
+def score_folds(
+    features: Float[Tensor, "images dim"],
+    labels: Int[Tensor, " images"],
+    folds: Sequence[Fold],
+    progress: Progress | None = None,
+) -> list[FoldScores]:
+    """Return what is thought of the images of each fold when fitted on the rest of it.
+
+    Held-out images of which no other of the class was fitted are dropped: their class is unseen.
+    """
+    done = 0
+
+    def score(fold: Fold) -> FoldScores:
+        nonlocal done
+        fitted, held_out, left_out = (torch.from_numpy(part) for part in fold)
+        rules = FittedRules.fit(features[fitted], labels[fitted])
+        held_out = held_out[torch.isin(labels[held_out], rules.classes)]
+        scores = FoldScores(
+            rules(features[held_out]),
+            labels[held_out],
+            rules(features[left_out]),
+            labels[left_out],
+        )
+        done += 1
+        if progress is not None:
+            progress(done, len(folds), "comparing")
+        return scores
+
+    return map_in_threads(score, folds, torch.device("cpu"))
+
+
+def standardise(scores: Sequence[FoldScores], candidate: Candidate) -> tuple[StandardisedRule, ...]:
+    """Return the rules with the mean and deviation of their scores of held-out images.
+
+    A single rule is not summed with anything, and so keeps its own scale.
+    """
+    if len(candidate.rules) == 1:
+        return (StandardisedRule(candidate.rules[0]),)
+    return tuple(starmap(_standardised, _scores_by_rule(scores, candidate.rules).items()))
+
+
+def _standardised(rule: Rule, scores: Float[Tensor, " images"]) -> StandardisedRule:
+    deviation = float(scores.double().std(correction=0))
+    # Scores that are all alike decide nothing, whatever they are divided by.
+    return StandardisedRule(
+        rule, float(scores.double().mean()), deviation if deviation > 0 else 1.0
+    )
+
+
+def _scores_by_rule(
+    scores: Sequence[FoldScores], rules: Sequence[Rule]
+) -> dict[Rule, Float[Tensor, " images"]]:
+    return {rule: torch.cat([fold.held_out.scores[rule] for fold in scores]) for rule in rules}
+
+
+def held_out_scores(
+    scores: Sequence[FoldScores], rules: tuple[StandardisedRule, ...]
+) -> Float[Tensor, " images"]:
+    """Return the scores of all held-out images."""
+    return torch.cat([sum_of_rules(fold.held_out.scores, rules) for fold in scores])
+
+
+def choose_candidate(
+    scores: Sequence[FoldScores], classes: Sequence[str], candidates: Sequence[Candidate]
+) -> tuple[Candidate, Estimate]:
+    """Return the candidate that tells left-out classes apart best, and how well.
+
+    An earlier one is preferred unless the difference exceeds its own standard error, as with few
+    classes the best of several would often be best by luck.
+    """
+    aurocs = {
+        candidate: _aurocs_by_class(scores, standardise(scores, candidate))
+        for candidate in candidates
+    }
+    best = max(candidates, key=lambda candidate: float(np.mean(list(aurocs[candidate].values()))))
+    chosen = next(
+        candidate
+        for candidate in candidates
+        if candidate is best or not _is_clearly_better(aurocs[best], aurocs[candidate])
+    )
+    means = {
+        candidate.name: float(np.mean(list(each.values()))) for candidate, each in aurocs.items()
+    }
+    return chosen, Estimate(
+        rule=chosen.name,
+        auroc=means.pop(chosen.name),
+        classes={classes[label]: value for label, value in sorted(aurocs[chosen].items())},
+        accuracy=cross_validated_accuracy(scores),
+        images=sum(len(fold.held_out_labels) for fold in scores),
+        others=means,
+    )
+
+
+def available(scores: Sequence[FoldScores]) -> list[Candidate]:
+    """Return the candidates whose rules every fold has scores of."""
+    return [
+        candidate
+        for candidate in CANDIDATES
+        if all(rule in fold.held_out.scores for rule in candidate.rules for fold in scores)
+    ]
+
+
+def cross_validated_accuracy(scores: Sequence[FoldScores]) -> float:
+    """Return the share of held-out images that get their own label."""
+    return accuracy(
+        torch.cat([fold.held_out.labels for fold in scores]),
+        torch.cat([fold.held_out_labels for fold in scores]),
+    )
+
+
+def _aurocs_by_class(
+    scores: Sequence[FoldScores], rules: tuple[StandardisedRule, ...]
+) -> dict[int, float]:
+    aurocs: dict[int, float] = {}
+    for fold in scores:
+        normal = sum_of_rules(fold.held_out.scores, rules)
+        unseen = sum_of_rules(fold.left_out.scores, rules)
+        if len(normal) == 0:
+            continue
+        for label in fold.left_out_labels.unique().tolist():
+            aurocs[label] = auroc(normal, unseen[fold.left_out_labels == label])
+    return aurocs
+
+
+def _is_clearly_better(best: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    """Return whether the mean difference over the classes exceeds its standard error."""
+    differences = np.array([best[label] - other[label] for label in best])
+    return bool(differences.mean() > differences.std() / np.sqrt(len(differences)))

@@ -1,0 +1,180 @@
+"""A detector without training: fitted to the features of an encoder that is used as it is."""
+
+import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from oddone.data import ImageSet
+from oddone.detector import Calibration, Detector
+from oddone.detector.detector import MOST_PROBED, MOST_REFERENCES
+from oddone.detector.fitting import choose_evenly, training_indices
+from oddone.detector.references import References
+from oddone.detector.rules import StandardisedRule
+from oddone.detector.view_embedder import ViewEmbedder
+from oddone.encoders import TrainedNetwork
+from oddone.encoders.network import Centre
+from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.fusion import average
+from oddone.progress import Progress
+from oddone.rng import stream
+from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
+from oddone.selection.embedding import embed_once
+from oddone.selection.estimate import (
+    Estimate,
+    available,
+    choose_candidate,
+    held_out_scores,
+    score_folds,
+    standardise,
+)
+from oddone.selection.folds import folds_of_classes, folds_of_images
+from oddone.transforms import one_view
+
+MOST_LEFT_OUT = 2000
+"""Images that rules are compared with; more would take minutes, and change little."""
+
+
+class FrozenFit(NamedTuple):
+    """A detector, and what to expect of it."""
+
+    detector: Detector
+    estimate: Estimate | None
+    """None where no class can be left out, as there is only one."""
+
+
+def fit_frozen(
+    trained: TrainedNetwork,
+    source: ImageSet,
+    *,
+    rule: str | None = None,
+    false_alarms: float = 0.05,
+    progress: Progress | None = None,
+) -> FrozenFit:
+    """Return a calibrated detector on a network that stays as it is.
+
+    The images are embedded once. Then each class is left out in turn to choose the rule, and each
+    fifth of the images is held out in turn to calibrate, so that in the end all serve to fit.
+
+    Parameters
+    ----------
+    trained
+        A network without a head, as `oddone.encoders.frozen_network` returns it.
+    source
+        Labelled images.
+    rule
+        The name of one of `CANDIDATES`; by default the one that is best at left-out classes.
+    false_alarms
+        The share of normal images that may be called anomalous.
+    progress
+        Called with how far the work is.
+
+    """
+    indices = training_indices(trained, source, None)
+    embedder = ViewEmbedder(trained, one_view)
+    labels = torch.from_numpy(source.labels)
+    _check_counts(source)
+    candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
+    features = embed_once(embedder, source, indices, progress=progress)[0]
+    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
+    rules, scores = _cross_validate(features, labels, candidate, progress)
+    detector = replace(
+        _assemble(trained, source, features, rules),
+        calibration=Calibration.of(scores, false_alarms),
+    )
+    return FrozenFit(detector, estimate)
+
+
+def candidate_by_name(name: str) -> Candidate:
+    """Return the rule, or the sum of rules, with this name."""
+    by_name = {candidate.name: candidate for candidate in CANDIDATES}
+    if name not in by_name:
+        hint = did_you_mean(name, by_name, otherwise=f"choose one of {', '.join(by_name)}")
+        raise SettingsError(f"there is no rule {name!r}; {hint}")
+    return by_name[name]
+
+
+def _check_counts(source: ImageSet) -> None:
+    counts = np.bincount(source.labels, minlength=len(source.classes))
+    if counts.min() == 0:
+        name = source.classes[int(counts.argmin())]
+        raise DataError(f"class {name!r} has no images; add some, or leave the class out")
+    if counts.max() == 1:
+        raise DataError(
+            f"each of the {len(counts)} classes has 1 image, which does not show how much images "
+            f"of a class differ; give at least 2 of a class, better 20"
+        )
+
+
+def _choose(
+    features: Float[Tensor, "images dim"],
+    labels: Int[Tensor, " images"],
+    classes: tuple[str, ...],
+    candidates: tuple[Candidate, ...],
+    progress: Progress | None,
+) -> tuple[Candidate, Estimate | None]:
+    """Return the rule that is best at classes that are left out, and how good it is at that."""
+    chosen = choose_evenly(labels.numpy(), MOST_LEFT_OUT, generator=stream(0, "leave out"))
+    some = labels[chosen]
+    folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"))
+    scores = score_folds(features[chosen], some, folds, progress)
+    usable = [candidate for candidate in candidates if candidate in available(scores)]
+    if not scores or not usable:  # one class, or a rule that a single class does not have
+        return _without_leaving_out(candidates, len(classes)), None
+    return choose_candidate(scores, classes, usable)
+
+
+def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> Candidate:
+    for candidate in candidates:
+        if n_classes > 1 or "energy" not in candidate.rules:
+            return candidate
+    raise SettingsError(
+        "the rule 'energy' compares classes, and there is only one; choose 'distance'"
+    )
+
+
+def _cross_validate(
+    features: Float[Tensor, "images dim"],
+    labels: Int[Tensor, " images"],
+    candidate: Candidate,
+    progress: Progress | None,
+) -> tuple[tuple[StandardisedRule, ...], Float[Tensor, " images"]]:
+    """Return how a rule is spread over new normal images, and the scores of these."""
+    chosen = choose_evenly(labels.numpy(), MOST_REFERENCES, generator=stream(0, "calibrate"))
+    some = labels[chosen]
+    folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
+    scores = score_folds(features[chosen], some, folds, progress)
+    rules = standardise(scores, candidate)
+    return rules, held_out_scores(scores, rules)
+
+
+def _assemble(
+    trained: TrainedNetwork,
+    source: ImageSet,
+    features: Float[Tensor, "images dim"],
+    rules: tuple[StandardisedRule, ...],
+) -> Detector:
+    """Return the detector that is fitted on all images."""
+    probed, referred = (
+        choose_evenly(source.labels, most, generator=stream(0, "references"))
+        for most in (MOST_PROBED, MOST_REFERENCES)
+    )
+    fitted = FittedRules.fit(features[probed], torch.from_numpy(source.labels[probed]))
+    network = copy.deepcopy(trained.network)
+    assert isinstance(network.head, Centre)  # noqa: S101  (a frozen network has no other)
+    network.head.mean.copy_(fitted.centre.mean)
+    references = fitted.embeddings[np.searchsorted(probed, referred)]
+    device = trained.device
+    return Detector(
+        ViewEmbedder(replace(trained, network=network), one_view),
+        "head",
+        fitted.gaussians.to(device, torch.float32),
+        None if fitted.probe is None else fitted.probe.to(device),
+        average,
+        References.of(references, source, referred),
+        rules,
+    )
