@@ -100,6 +100,12 @@ def test_a_size_that_is_no_whole_number_of_patches_is_refused(tmp_path: Path) ->
         frozen_network(name, 32, ("a",), "data")
 
 
+def test_a_preprocessor_whose_size_the_model_does_not_take_is_refused(tmp_path: Path) -> None:
+    name = save_model(tmp_path, tiny_model("dinov2"), {**PREPROCESSOR, "crop_size": 30})
+    with pytest.raises(SettingsError, match="it does not take images of 30 pixels: it sees patch"):
+        pretrained_encoder(name)
+
+
 def test_pretrained_names_are_told_from_others(tmp_path: Path) -> None:
     name = save_model(tmp_path, tiny_model("dinov2"))
     assert is_pretrained(name)
@@ -196,6 +202,7 @@ def test_damaged_weights_are_one_line(tmp_path: Path) -> None:
     [
         ({"model_type": "bert"}, "bert is no model of images alone"),
         ({"model_type": "clip"}, "clip is no model of images alone; .*save that part"),
+        ({"model_type": "videomae"}, "videomae is no model of images alone"),
         ({"model_type": "detr"}, "detr is a model around another one"),
         ({"model_type": "timm_wrapper"}, "timm_wrapper is a model around another one"),
         ({"model_type": "dinov9"}, "knows no model_type 'dinov9'"),

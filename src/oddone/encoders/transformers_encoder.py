@@ -29,7 +29,7 @@ PREFIX = "transformers:"
 """How the names of these encoders begin."""
 LARGEST_CONFIGURATION = 2**20
 """What all whole numbers of a configuration may add up to: layers, widths, sizes."""
-LARGEST_BUFFERS = 2**26
+LARGEST_BUFFERS = 2**22
 """How many numbers a model may compute for itself beside its weights."""
 
 FeatureSource = Literal["pooler", "first token", "mean"]
@@ -150,8 +150,9 @@ def checked_config(entries: Mapping[str, Any]) -> Any:
     known = kind().to_dict()
     if model_type.startswith("timm") or {"backbone", "backbone_config"} & known.keys():
         raise SettingsError(f"{model_type} is a model around another one; name the other one")
+    of_videos = bool({"num_frames", "frames_per_clip", "tubelet_size"} & known.keys())
     model = MODEL_MAPPING.get(kind, None)
-    if getattr(model, "main_input_name", None) != "pixel_values":
+    if of_videos or getattr(model, "main_input_name", None) != "pixel_values":
         raise SettingsError(
             f"{model_type} is no model of images alone; of one with a vision part, save that part "
             f"into a folder"

@@ -188,8 +188,12 @@ def _feature_source(model: nn.Module, missing: list[str], folder: Path) -> Featu
         )
     config: Any = model.config
     size = config.image_size if isinstance(getattr(config, "image_size", None), int) else 224
-    with torch.no_grad():
-        output = model.eval()(pixel_values=torch.zeros(1, 3, size, size))
+    try:
+        with torch.no_grad():
+            output = model.eval()(pixel_values=torch.zeros(1, 3, size, size))
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise _unusable(folder, f"it does not take images of {size} pixels: {reason}") from error
     if getattr(output, "pooler_output", None) is not None and not missing:
         return "pooler"
     if any(name.endswith("cls_token") for name, _ in model.named_parameters()):
@@ -207,9 +211,8 @@ def _check_repeatable(encoder: TransformersEncoder, folder: Path) -> None:
         with torch.random.fork_rng(devices=[]):
             first, second = encoder(images), encoder(images)
     except (RuntimeError, ValueError) as error:
-        raise _unusable(
-            folder, f"it does not take images of its own size, {size}: {error}"
-        ) from error
+        reason = str(error).partition("\n")[0]
+        raise _unusable(folder, f"it does not take images of {size} pixels: {reason}") from error
     if not torch.equal(first, second):
         raise _unusable(folder, "the features of an image are different each time")
 
