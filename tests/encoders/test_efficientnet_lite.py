@@ -25,10 +25,12 @@ def some_pixels(size: int, rows: int = 2) -> Tensor:
 @pytest.fixture(scope="module", params=NAMES)
 def both(request: pytest.FixtureRequest) -> tuple[nn.Module, nn.Module]:
     """Return an encoder of ours and that of efficientnet-lite-pytorch, with the same weights."""
-    reference = pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet-lite-pytorch")
+    reference = pytest.importorskip(
+        "efficientnet_lite_pytorch", reason="needs efficientnet-lite-pytorch"
+    )
     name = request.param
     if not is_installed(name):
-        pytest.skip("oddone[pretrained]")
+        pytest.skip("needs oddone[pretrained]")
     # Without an image size it pads what it gets; with one, what it expects to get.
     theirs = reference.EfficientNet.from_name(name, image_size=None)
     theirs.load_state_dict(torch.load(weights_path(name), weights_only=True))

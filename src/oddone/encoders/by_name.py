@@ -12,6 +12,8 @@ from oddone.encoders.efficientnet_lite import (
     efficientnet_lite2,
 )
 from oddone.encoders.resnet import Stem, resnet10, resnet18, resnet34, resnet50
+from oddone.encoders.transformers_encoder import PREFIX
+from oddone.encoders.transformers_folder import load_transformers_encoder
 from oddone.errors import SettingsError, did_you_mean
 
 LARGEST_FOR_SMALL_STEM = 64
@@ -37,9 +39,17 @@ others too, which `oddone.encoders.pretrained` reads."""
 
 
 def build_encoder(name: str, image_size: int) -> nn.Module:
-    """Return a new encoder of that name, made for images of that size."""
+    """Return a new encoder of that name, made for images of that size.
+
+    A model of transformers has the weights that it comes with, as its architecture is beside them.
+    """
+    if name.startswith(PREFIX):
+        return load_transformers_encoder(name)
     if name not in ENCODERS:
-        choices = f"choose one of {', '.join(ENCODERS)}, or pass an nn.Module of your own"
+        choices = (
+            f"choose one of {', '.join(ENCODERS)}, {PREFIX}NAME_OR_FOLDER, or pass an nn.Module of "
+            f"your own"
+        )
         hint = did_you_mean(name, ENCODERS, otherwise=choices)
         raise SettingsError(f"there is no encoder {name!r}; {hint}")
     return ENCODERS[name](image_size)

