@@ -22,7 +22,7 @@ from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
 from oddone.detector.fitting import choose_evenly
 from oddone.errors import DataError
-from oddone.evaluation import Evaluation, accuracy_where_labelled, evaluate_scores, labels_by_name
+from oddone.evaluation import Evaluation, ScoredSet, evaluate_verdicts, labels_by_name
 from oddone.progress import Progress
 from oddone.report.cases import MAX_NEIGHBOURS, CaptionedImage, Case
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair
@@ -84,10 +84,10 @@ def collect_report_data(
         ood_name: score_images(detector, ood, progress=progress, description=f"{name}: {ood_name}")
         for ood_name, ood in oods.items()
     }
-    evaluation = evaluate_scores(
-        ind.scores,
-        {ood_name: verdicts.scores for ood_name, verdicts in ood_verdicts.items()},
-        accuracy=accuracy_where_labelled(ind.labels, labels),
+    evaluation = evaluate_verdicts(
+        ScoredSet(known, ind),
+        {ood_name: ScoredSet(oods[ood_name], each) for ood_name, each in ood_verdicts.items()},
+        classes=detector.classes,
         threshold=detector.threshold,
     )
     classes_or_guesses = np.where(labels < 0, ind.labels.numpy(), labels)
