@@ -86,6 +86,14 @@ def test_whatever_names_hold_is_text() -> None:
     ]
 
 
+def test_the_files_of_shown_images_are_listed_as_text() -> None:
+    with_files = illustration()._replace(file_names=["cat/<b>1</b>.jpg", "caf\udce9\x1b.png"])
+    page = render_detector_page([chapter(illustrations=[with_files])], [], {})
+    assert "<li><code>cat/&lt;b&gt;1&lt;/b&gt;.jpg</code></li>" in page
+    assert "<li><code>caf .png</code></li>" in page.encode().decode()
+    assert "Files, from" not in render_detector_page([chapter()], [], {})
+
+
 def test_a_name_that_is_no_unicode_can_be_written() -> None:
     page = render_detector_page([chapter("caf\udce9 \x00")], [], {"caf\udce9": "\udce9"})
     assert "Report on caf" in page.encode().decode()

@@ -40,6 +40,8 @@ class Illustration(NamedTuple):
     figure: Figure
     wide: bool = False
     """Whether it is as wide as the page, and scrolls on a narrow screen."""
+    file_names: Sequence[str] = ()
+    """Where the images that it shows are found."""
 
 
 def illustrate_detector(report_data: ReportData, history: History) -> Iterator[Illustration]:
@@ -222,6 +224,18 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "that look most like each to the network, by cosine distance. Often one sees why.",
             _case_names(report_data.missed),
             draw_cases(report_data.missed, "OOD image", ANOMALOUS),
+            file_names=_file_names(report_data.missed),
+        )
+    if report_data.false_alarms:
+        yield Illustration(
+            "false-alarms",
+            "Normal images called odd",
+            "False alarms, the most anomalous first: what they are, and the three training images "
+            "that look most like each, by cosine distance. A bad picture, a wrong label, or a kind "
+            "that training did not show; if it should pass as normal, train with more of its kind.",
+            _case_names(report_data.false_alarms),
+            draw_cases(report_data.false_alarms, "test image", ANOMALOUS),
+            file_names=_file_names(report_data.false_alarms),
         )
     if report_data.misclassified:
         yield Illustration(
@@ -232,7 +246,12 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "by cosine distance.",
             _case_names(report_data.misclassified),
             draw_cases(report_data.misclassified, "test image", UNKNOWN),
+            file_names=_file_names(report_data.misclassified),
         )
+
+
+def _file_names(cases: Sequence[Case]) -> list[str]:
+    return [case.file_name for case in cases]
 
 
 def _case_names(cases: Sequence[Case]) -> str:
