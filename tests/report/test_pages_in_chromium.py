@@ -1,5 +1,6 @@
 """The pages in a real browser, if there is one: nothing complains, and everything fits."""
 
+import base64
 import html
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from oddone.evaluation import evaluate_scores
 from oddone.report.comparison import Comparison, Measure, MeasuredNumber, MethodRow, PaperNumber
@@ -17,6 +19,7 @@ from oddone.report.detector_page import DetectorChapter, render_detector_page
 from oddone.report.figures import Illustration, illustrate_comparison, illustrate_losses
 from oddone.report.record_page import NetworkRow, RecordChapter, render_record_page
 from oddone.report.roc import draw_roc
+from oddone.report.style import svg_for_pages
 from oddone.report.tsne import TSNEPanel, draw_tsne
 
 CHROMIUM = shutil.which("chromium")
@@ -66,6 +69,30 @@ def page_on_records() -> str:
         LONG, LONG, LONG, comparison, [LONG] * 3, figures, networks, {LONG: LONG}
     )
     return render_record_page([chapter, chapter])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+@pytest.mark.parametrize(("scheme", "bright"), [("1", True), ("0", False)])
+def test_figures_are_as_light_or_dark_as_the_page(
+    tmp_path: Path, scheme: str, bright: bool
+) -> None:
+    scores = np.random.default_rng(0).normal(0, 1, 100)
+    uri = base64.b64encode(svg_for_pages(draw_roc(scores, {"ood": scores + 2}))).decode()
+    (tmp_path / "page.html").write_text(
+        f'<body style="margin: 0; color-scheme: light dark">'
+        f'<img src="data:image/svg+xml;base64,{uri}" width="400" height="400">'
+    )
+    shot = tmp_path / "shot.png"
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=400,400",
+        f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={shot}",
+        f"--blink-settings=preferredColorScheme={scheme}", (tmp_path / "page.html").as_uri(),
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True, timeout=60)  # noqa: S603
+    with Image.open(shot) as drawn:
+        pixels = np.asarray(drawn.convert("L"))[:390, :390]
+    assert (np.median(pixels) > 128) == bright
+    assert pixels.max() - pixels.min() > 150  # there is something to be seen
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")

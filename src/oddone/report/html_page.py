@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from oddone import __version__
-from oddone.report.style import figure_bytes
+from oddone.report.style import svg_for_pages
 from oddone.wording import describe_auroc, join_words, legible
 
 POINTS_PER_INCH = 72
@@ -36,7 +36,7 @@ def _shown(value: object) -> object:
 
 def _svg_uri(figure: Figure) -> str:
     """Return a figure as an address that holds the whole picture."""
-    content = base64.b64encode(figure_bytes(figure, ".svg")).decode()
+    content = base64.b64encode(svg_for_pages(figure)).decode()
     return f"data:image/svg+xml;base64,{content}"
 
 
