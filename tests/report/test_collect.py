@@ -21,6 +21,7 @@ from oddone.report.collect import (
     resize_both_ways,
 )
 from oddone.report.figures import (
+    TERMS,
     Illustration,
     illustrate_artefacts,
     illustrate_detector,
@@ -210,6 +211,15 @@ def test_every_figure_is_made_and_has_words(report_data: ReportData) -> None:
     auroc = report_data.evaluation.oods["noise"].metrics.auroc
     assert f"noise {auroc:.1%}" in figures["roc"].alt_text
     assert keys_of(figures["curves"].figure) == ["loss", "ccm", "spa"]
+
+
+def test_the_terms_of_the_loss_are_explained_where_it_has_them(report_data: ReportData) -> None:
+    assert all(
+        meaning in named(report_data, HISTORY)["curves"].caption for meaning in TERMS.values()
+    )
+    plain = [{**line, "terms": {}} for line in HISTORY]
+    caption = named(report_data, plain)["curves"].caption
+    assert caption.endswith("longer training would help.")
 
 
 def test_what_is_not_known_is_not_drawn(detector: Detector, known: ImageSet) -> None:

@@ -64,6 +64,15 @@ def test_the_page_begins_with_what_matters_most() -> None:
     ) in text
 
 
+def test_facts_stand_below_the_lead_where_there_are_some() -> None:
+    page = render_detector_page([chapter(facts=["28 x 28 pixels", NASTY])], [], {})
+    assert (
+        page.index("mcl</strong>") < page.index("<li>28 x 28 pixels</li>") < page.index("Summary")
+    )
+    assert NASTY in Elements(page).text
+    assert '<ul class="facts">' not in render_detector_page([chapter()], [], {})
+
+
 def test_the_table_holds_each_set_and_the_numbers_are_explained() -> None:
     page = render_detector_page([chapter()], [], {})
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", page)

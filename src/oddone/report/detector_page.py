@@ -29,6 +29,8 @@ class DetectorChapter(NamedTuple):
     seen_in_training: bool
     """Whether the test images are those that the detector was trained on."""
     illustrations: Sequence[Illustration]
+    facts: Sequence[str] = ()
+    """What it was trained on, how long, when, and the like."""
 
     @property
     def lead(self) -> str:

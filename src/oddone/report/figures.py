@@ -27,6 +27,14 @@ from oddone.wording import format_score, legible
 History = Sequence[Mapping[str, Any]]
 """The lines of a run's history.jsonl, one for each step."""
 
+TERMS = {
+    "ccm": "ccm, the class-conditional mask, is low where two views of an image lie together and "
+    "other images apart: other classes most, the same class least.",
+    "spa": "spa, stochastic positive attraction, is low where images of one class, rotated alike, "
+    "lie together.",
+}
+"""What the terms of the MCL loss mean."""
+
 
 class Illustration(NamedTuple):
     """A figure with its heading and caption."""
@@ -282,11 +290,18 @@ def _training_illustration(history: History) -> Illustration:
         "curves",
         "How it was trained",
         "The loss and its terms by step, smoothed over pale raw values, and the learning rate. A "
-        "loss that still falls at the end says that longer training would help.",
+        "loss that still falls at the end says that longer training would help."
+        f"{_explained_terms(series)}",
         f"Training curves: loss {losses[0]:.2f} at first, {losses[-1]:.2f} after "
         f"{steps[-1]:,} steps",
         draw_training_curves(steps, series, rates),
     )
+
+
+def _explained_terms(series: Mapping[str, object]) -> str:
+    """Return what the terms of the MCL loss are, if it has any, to be added to a caption."""
+    sentences = [f" {meaning}" for name, meaning in TERMS.items() if name in series]
+    return "".join(sentences) + (" Each may be below zero." if sentences else "")
 
 
 def _loss_curve(history: History) -> LossCurve:
