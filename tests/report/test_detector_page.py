@@ -1,8 +1,20 @@
 import re
 from html.parser import HTMLParser
 
-from oddone.evaluation import Evaluation, OODMetrics, OODResult, OpenOODAupr
-from oddone.report.detector_page import DEFINITIONS, DetectorChapter, render_detector_page
+from oddone.evaluation import (
+    ClassResult,
+    Evaluation,
+    OODClassResult,
+    OODMetrics,
+    OODResult,
+    OpenOODAupr,
+)
+from oddone.report.detector_page import (
+    DEFINITIONS,
+    MAX_CLASSES,
+    DetectorChapter,
+    render_detector_page,
+)
 from oddone.report.figures import Illustration
 from oddone.report.style import new_figure
 
@@ -83,8 +95,62 @@ def test_the_table_holds_each_set_and_the_numbers_are_explained() -> None:
     assert all(word in text and meaning in text for word, meaning in DEFINITIONS.items())
 
 
+def with_classes(**classes: float) -> Evaluation:
+    """Return an evaluation in which the known and the OOD classes have this recall and AUROC."""
+    plain = evaluation()
+    ood = plain.oods["svhn"]._replace(
+        classes={
+            name: OODClassResult(7, None, share, {"cat": 0.75, "dog": 0.25})
+            for name, share in classes.items()
+        }
+    )
+    return plain._replace(
+        classes={name: ClassResult(9, share, None, 0.5) for name, share in classes.items()},
+        oods={"svhn": ood},
+    )
+
+
+def rows(page: str, of: str) -> list[list[str]]:
+    """Return the cells of each row of the table with this name, tags left out."""
+    table = page.partition(f'aria-label="{of}"')[2].partition("</table>")[0]
+    cells = [
+        re.findall(r"<t[hd].*?</t[hd]>", row)
+        for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+    ]
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in cells[1:]]
+
+
+def test_known_and_ood_classes_are_listed_from_the_worst() -> None:
+    page = render_detector_page([chapter(evaluation=with_classes(good=0.9, bad=0.8))], [], {})
+    assert rows(page, "Known classes") == [
+        ["bad", "80.0%", "-", "50.0%", "9"], ["good", "90.0%", "-", "50.0%", "9"],
+    ]  # fmt: skip
+    assert rows(page, "OOD classes") == [
+        ["svhn: bad", "80.0%", "-", "cat 75%", "7"], ["svhn: good", "90.0%", "-", "cat 75%", "7"],
+    ]  # fmt: skip
+    assert "And " not in page
+
+
+def test_of_many_classes_the_worst_are_listed_and_the_others_counted() -> None:
+    shares = {f"class{number:02d}": number / 100 for number in range(MAX_CLASSES + 3)}
+    page = render_detector_page([chapter(evaluation=with_classes(**shares))], [], {})
+    assert len(rows(page, "Known classes")) == len(rows(page, "OOD classes")) == MAX_CLASSES
+    assert "And 3 more, with fewer mistakes." in page
+    assert "And 3 more, that are told better." in page
+
+
+def test_what_has_no_classes_has_no_table_of_them() -> None:
+    page = render_detector_page([chapter()], [], {})
+    assert "Known classes" not in page
+    assert "OOD classes" not in page
+    only_ood = with_classes(bad=0.8)._replace(classes={})
+    page = render_detector_page([chapter(evaluation=only_ood)], [], {})
+    assert "Known classes" not in page
+    assert len(rows(page, "OOD classes")) == 1
+
+
 def test_whatever_names_hold_is_text() -> None:
-    nasty = chapter(NASTY, evaluation=evaluation(NASTY))
+    nasty = chapter(NASTY, evaluation=with_classes(**{NASTY: 0.5}))
     elements = Elements(render_detector_page([nasty, nasty], [illustration()], {NASTY: NASTY}))
     assert elements.all("script") == []
     assert elements.all("b") == []

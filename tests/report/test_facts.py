@@ -33,7 +33,7 @@ def facts(
 def test_a_run_says_what_how_long_and_when_it_was_trained(detector: Detector) -> None:
     history = [{"step": 1, "seconds": 0.5}, {"step": 1193, "seconds": 90.0}]
     assert facts(detector, PROVENANCE, history) == [
-        "trained on 4,800 images of 3 classes",
+        "Trained on 4,800 images of 3 classes",
         "images of 16 x 16 pixels",
         "1,193 steps in 1.5 minutes",
         "16 November 2026",
@@ -57,7 +57,7 @@ def test_a_file_without_a_history_says_how_long_it_was_to_be_trained(detector: D
 )
 def test_what_is_not_known_is_left_out(detector: Detector, provenance: dict[str, Any]) -> None:
     assert facts(detector, provenance, [{"step": 1, "loss": 3.0}]) == [
-        "trained on 3 classes",
+        "Trained on 3 classes",
         "images of 16 x 16 pixels",
         "tested on 1,600 images of the classes and 1,003 OOD",
     ]
@@ -67,7 +67,7 @@ def test_one_image_is_no_images(detector: Detector) -> None:
     alone = evaluate_scores(torch.zeros(1), {})
     one = replace(detector, provenance={"data": {"images": 1}})
     assert detector_facts(one, [], alone) == [
-        "trained on 1 image of 3 classes", "images of 16 x 16 pixels", "tested on 1 image",
+        "Trained on 1 image of 3 classes", "images of 16 x 16 pixels", "tested on 1 image",
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from oddone.evaluation import evaluate_scores
+from oddone.evaluation import ClassResult, OODClassResult, evaluate_scores
 from oddone.report.comparison import Comparison, Measure, MeasuredNumber, MethodRow, PaperNumber
 from oddone.report.detector_page import DetectorChapter, render_detector_page
 from oddone.report.figures import Illustration, illustrate_comparison, illustrate_losses
@@ -32,7 +32,8 @@ onload = () => {{
   const measure = frame => {{
     const page = frame.contentDocument, root = page.documentElement;
     const pictures = [...page.images].map(image => image.naturalWidth);
-    return {{width: root.clientWidth, needed: root.scrollWidth, pictures}};
+    const hints = [...page.querySelectorAll(".hint")].map(hint => hint.offsetHeight > 0);
+    return {{width: root.clientWidth, needed: root.scrollWidth, pictures, hints}};
   }};
   const measured = [...document.querySelectorAll("iframe")].map(measure);
   document.getElementById("measured").textContent = JSON.stringify(measured);
@@ -50,6 +51,11 @@ def page_on_detectors() -> str:
     roc = Illustration("roc", "ROC", LONG, LONG, draw_roc(ind, {LONG: ood}, 1.5))
     tensors = [torch.from_numpy(scores) for scores in (ind, ood)]
     evaluation = evaluate_scores(tensors[0], {LONG: tensors[1]}, accuracy=0.9, threshold=1.5)
+    ood_class = OODClassResult(100, 0.5, 0.9, {LONG: 1.0})
+    evaluation = evaluation._replace(
+        classes={LONG: ClassResult(100, 0.9, 0.9, 0.1)},
+        oods={LONG: evaluation.oods[LONG]._replace(classes={LONG: ood_class})},
+    )
     chapter = DetectorChapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
     return render_detector_page([chapter, chapter], [wide], {LONG: LONG})
 
@@ -120,6 +126,8 @@ def test_the_pages_fit_show_all_pictures_and_nothing_complains(tmp_path: Path) -
     measured = json.loads(html.unescape(found[1]))
     assert [each["width"] for each in measured] == [*WIDTHS, *WIDTHS]
     assert [len(each["pictures"]) for each in measured] == [5, 5, 4, 4]
+    assert [len(each["hints"]) for each in measured] == [6, 6, 4, 4]
     for each in measured:
+        assert set(each["hints"]) == {each["width"] == min(WIDTHS)}  # on a phone only
         assert each["needed"] <= each["width"]
         assert min(each["pictures"]) > 0

@@ -166,7 +166,7 @@ def _new_table(first: str, headings: tuple[str, ...], classes: int) -> Table:
 
 
 def _most_like(result: OODClassResult) -> Text:
-    name, share = next(iter(result.taken_for.items()))
+    name, share = result.most_like or ("", 0.0)
     return Text(f"{printable(name)} {share:.0%}")
 
 

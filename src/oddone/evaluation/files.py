@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any
 
-from oddone.evaluation.results import AverageResult, Evaluation, OODClassResult, OODResult
+from oddone.evaluation.results import AverageResult, Evaluation, OODResult
 
 OPENOOD_NAMES = {"tiny_imagenet": "tin", "textures": "texture"}
 """What OpenOOD calls OOD sets that have another name here."""
@@ -81,16 +81,10 @@ def as_class_csv(evaluation: Evaluation) -> str:
     for name, ood in evaluation.oods.items():
         for each, result in {"": ood.whole, **ood.classes}.items():
             percents = map(_percent, (result.detected, result.auroc))
-            table.writerow(("ood", name, each, result.images, "", "", *percents, *_first(result)))
+            like, share = result.most_like or ("", None)
+            row = ("ood", name, each, result.images, "", "", *percents, like, _percent(share))
+            table.writerow(row)
     return file.getvalue()
-
-
-def _first(result: OODClassResult) -> tuple[str, str]:
-    """Return the known class that most of the images look like, and how many do."""
-    if not result.taken_for:
-        return "", ""
-    name, share = next(iter(result.taken_for.items()))
-    return name, _percent(share)
 
 
 def _percent(share: float | None) -> str:

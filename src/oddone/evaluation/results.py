@@ -36,6 +36,11 @@ class OODClassResult(NamedTuple):
     """Which known classes its images look like, as shares of them, the largest first. An image
     looks like one of them whether or not it is called anomalous."""
 
+    @property
+    def most_like(self) -> tuple[str, float] | None:
+        """The known class that most of its images look like, and their share, if that is known."""
+        return next(iter(self.taken_for.items()), None)
+
 
 class OODResult(NamedTuple):
     """What became of one OOD set."""

@@ -3,10 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from oddone.evaluation import Evaluation
+from oddone.evaluation import (
+    ClassResult,
+    Evaluation,
+    OODClassResult,
+    worst_classes,
+    worst_ood_classes,
+)
 from oddone.report.figures import Illustration
 from oddone.report.html_page import render_page
 from oddone.wording import join_words
+
+MAX_CLASSES = 15
+"""How many classes a table shows; the others make fewer mistakes."""
 
 DEFINITIONS = {
     "Accuracy": "The share of test images that get the label of their class.",
@@ -56,6 +65,17 @@ class DetectorChapter(NamedTuple):
         named = {"accuracy": result.accuracy, "false alarms": result.false_alarms}
         return [f"{name} {share:.1%}" for name, share in named.items() if share is not None]
 
+    @property
+    def classes(self) -> list[tuple[str, ClassResult]]:
+        """The numbers of the known classes, the one with most mistakes first."""
+        return worst_classes(self.evaluation)
+
+    @property
+    def ood_classes(self) -> list[tuple[str, OODClassResult]]:
+        """The numbers of the OOD classes, the hardest first; none if there are only sets."""
+        has_classes = any(ood.classes for ood in self.evaluation.oods.values())
+        return worst_ood_classes(self.evaluation) if has_classes else []
+
 
 def render_detector_page(
     chapters: Sequence[DetectorChapter],
@@ -79,4 +99,5 @@ def render_detector_page(
         chapters=chapters,
         side_by_side=side_by_side,
         definitions=DEFINITIONS,
+        max_classes=MAX_CLASSES,
     )

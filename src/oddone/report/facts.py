@@ -39,8 +39,8 @@ def _trained_on(detector: Detector) -> str:
     classes = _counted(len(detector.classes), "class", "classes")
     images = look_up(detector.provenance, "data", "images")
     if not _is_number(images):
-        return f"trained on {classes}"
-    return f"trained on {_counted(int(images), 'image', 'images')} of {classes}"
+        return f"Trained on {classes}"
+    return f"Trained on {_counted(int(images), 'image', 'images')} of {classes}"
 
 
 def _tested_on(evaluation: Evaluation) -> str:
