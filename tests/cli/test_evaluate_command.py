@@ -1,6 +1,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from oddone.data import ImageSet
+from oddone.detector import Detector
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -102,6 +104,21 @@ def test_the_worst_classes_and_what_ood_images_look_like_are_shown(
     _, printed, _ = run_oddone(*words)
     assert printed.count("and 1 more: --out FILE has all") == 1
     assert printed.count("and 2 more: --out FILE has all") == 1
+
+
+def test_what_to_expect_is_said_where_the_detectors_file_says_it(
+    run_oddone: Run, detector_file: Path, new_images: str, tmp_path: Path
+) -> None:
+    detector = Detector.load(detector_file)
+    estimate = {"auroc": 0.9, "classes": {"class 0": 0.95, "class 1": 0.85}}
+    stated, odd = tmp_path / "stated.oddone", tmp_path / "odd.oddone"
+    replace(detector, provenance={"estimate": estimate}).save(stated)
+    replace(detector, provenance={"estimate": {"auroc": "high"}}).save(odd)
+    said = "To expect on things it has never seen: Each of your 2 classes, left out in turn, "
+    assert said in run_oddone("evaluate", str(stated), new_images)[1]
+    without = run_oddone("evaluate", str(detector_file), new_images)
+    assert "To expect" not in without[1]
+    assert run_oddone("evaluate", str(odd), new_images) == without
 
 
 def test_no_file_is_written_twice(

@@ -9,14 +9,17 @@ from oddone.evaluation import (
     OODResult,
     OpenOODAupr,
 )
+from oddone.provenance import StatedEstimate
 from oddone.report.detector_page import (
     DEFINITIONS,
+    MAX_BARS,
     MAX_CLASSES,
     DetectorChapter,
     render_detector_page,
 )
 from oddone.report.figures import Illustration
 from oddone.report.style import new_figure
+from oddone.wording import describe_estimate
 
 NASTY = "<script>alert('1')</script> & \"quotes\" </style></title><b onclick=x> {{ 7 * 7 }}{% if %}"
 METRICS = OODMetrics(0.932, 0.43, 0.3, 0.9, 0.781)
@@ -149,8 +152,52 @@ def test_what_has_no_classes_has_no_table_of_them() -> None:
     assert len(rows(page, "OOD classes")) == 1
 
 
+ESTIMATE: StatedEstimate = {
+    "auroc": 0.979,
+    "classes": {"cup": 0.991, "laptop": 0.94, "pen": 0.4},
+    "accuracy": 0.983,
+    "false_alarms": 0.05,
+    "images": 1535,
+    "method": "each class left out in turn",
+}
+
+
+def bars(page: str) -> list[tuple[str, ...]]:
+    """Return name, width and number of each bar."""
+    found: list[tuple[str, ...]] = re.findall(
+        r'<li><span class="name">(.*?)</span>.*?width: (.*?)%.*?"number">(.*?)</span></li>',
+        page,
+        re.DOTALL,
+    )
+    return found
+
+
+def test_what_to_expect_is_said_and_drawn_from_the_worst_class() -> None:
+    page = render_detector_page([chapter(estimate=ESTIMATE)], [], {})
+    text = Elements(page).text
+    assert "What to expect on things it has never seen" in text
+    assert describe_estimate(ESTIMATE) in text
+    assert bars(page) == [
+        ("pen", "0.0", "40.0%"), ("laptop", "88.0", "94.0%"), ("cup", "98.2", "99.1%"),
+    ]  # fmt: skip
+    assert "1,535 images · accuracy 98.3% · false alarms 5.0% · each class left out in turn" in text
+
+
+def test_an_estimate_of_many_classes_shows_the_worst() -> None:
+    classes = {f"class {number}": 0.5 + number / 100 for number in range(MAX_BARS + 2)}
+    page = render_detector_page([chapter(estimate={"auroc": 0.7, "classes": classes})], [], {})
+    assert len(bars(page)) == MAX_BARS
+    assert "And 2 more, that are told better." in page
+    assert " · " not in page
+
+
+def test_without_an_estimate_nothing_is_promised() -> None:
+    assert "What to expect" not in render_detector_page([chapter()], [], {})
+
+
 def test_whatever_names_hold_is_text() -> None:
-    nasty = chapter(NASTY, evaluation=with_classes(**{NASTY: 0.5}))
+    estimate = {"auroc": 0.5, "classes": {NASTY: 0.5}, "method": NASTY}
+    nasty = chapter(NASTY, evaluation=with_classes(**{NASTY: 0.5}), estimate=estimate)
     elements = Elements(render_detector_page([nasty, nasty], [illustration()], {NASTY: NASTY}))
     assert elements.all("script") == []
     assert elements.all("b") == []

@@ -56,7 +56,14 @@ def page_on_detectors() -> str:
         classes={LONG: ClassResult(100, 0.9, 0.9, 0.1)},
         oods={LONG: evaluation.oods[LONG]._replace(classes={LONG: ood_class})},
     )
-    chapter = DetectorChapter(LONG, evaluation, seen_in_training=True, illustrations=[roc, roc])
+    chapter = DetectorChapter(
+        LONG,
+        evaluation,
+        seen_in_training=True,
+        illustrations=[roc, roc],
+        facts=[LONG, LONG],
+        estimate={"auroc": 0.9, "classes": {LONG: 0.9, "cat": 0.95}, "method": LONG},
+    )
     return render_detector_page([chapter, chapter], [wide], {LONG: LONG})
 
 

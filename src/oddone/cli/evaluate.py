@@ -28,6 +28,8 @@ from oddone.evaluation import (
     worst_ood_classes,
 )
 from oddone.files import write_atomic, write_json
+from oddone.provenance import stated_estimate
+from oddone.wording import describe_estimate
 
 ENDINGS = (".json", ".csv")
 CLASSES_SHOWN = 10
@@ -77,6 +79,9 @@ def evaluate(
     with progress_with_warnings() as progress:
         evaluation = evaluate_detector(opened, known, oods, averages=averages, progress=progress)
     _show(evaluation, detector)
+    estimate = stated_estimate(opened.provenance)
+    if estimate is not None:
+        say(f"To expect on things it has never seen: {describe_estimate(estimate)}")
     for path in out:
         _write(evaluation, path)
 

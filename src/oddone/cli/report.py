@@ -12,6 +12,7 @@ from oddone.cli.out_file import check_out_file, write_out_file
 from oddone.cli.terminal import progress_bar, say
 from oddone.detector import Detector
 from oddone.errors import SettingsError
+from oddone.provenance import stated_estimate
 from oddone.report import save_figure
 from oddone.report.collect import ReportData, collect_report_data, resize_both_ways
 from oddone.report.detector_page import DetectorChapter, render_detector_page
@@ -191,6 +192,7 @@ def _chapter(
         report_data.seen_in_training,
         illustrations,
         detector_facts(detector, history, report_data.evaluation),
+        stated_estimate(detector.provenance),
     )
 
 

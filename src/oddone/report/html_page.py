@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from oddone import __version__
 from oddone.report.style import svg_for_pages
-from oddone.wording import describe_auroc, join_words, legible
+from oddone.wording import describe_auroc, describe_estimate, join_words, legible
 
 POINTS_PER_INCH = 72
 
@@ -60,6 +60,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "auroc_in_words": describe_auroc,
+        "estimate_in_words": describe_estimate,
         "percent": _percent,
         "size_in_points": _size_in_points,
         "svg_uri": _svg_uri,
