@@ -11,7 +11,7 @@ from rich.text import Text
 
 from oddone.cli.loading import load_images, open_detector
 from oddone.cli.options import REPEATED, sources_by_name
-from oddone.cli.out_file import check_out_file, os_errors_explained
+from oddone.cli.out_file import check_out_file, os_errors_explained, write_out_file
 from oddone.cli.terminal import counted, printable, progress_with_warnings, say
 from oddone.errors import SettingsError
 from oddone.evaluation import (
@@ -27,7 +27,7 @@ from oddone.evaluation import (
     worst_classes,
     worst_ood_classes,
 )
-from oddone.files import write_atomic, write_json
+from oddone.files import write_json
 from oddone.provenance import stated_estimate
 from oddone.wording import describe_estimate
 
@@ -108,16 +108,16 @@ def _beside(path: Path) -> Path:
 
 
 def _write(evaluation: Evaluation, path: Path) -> None:
-    with os_errors_explained(path):
-        if not _is_csv(path):
+    if not _is_csv(path):
+        with os_errors_explained(path):
             write_json(path, as_json(evaluation))
-            say(f"the result is {path}")
-            return
-        classes = _beside(path)
-        # The name of a folder need not be Unicode; what is not is written as an escape sequence.
-        write_atomic(path, as_openood_csv(evaluation).encode(errors="backslashreplace"))
-        write_atomic(classes, as_class_csv(evaluation).encode(errors="backslashreplace"))
-        say(f"the result is {path}, and class by class {classes}")
+        say(f"the result is {path}")
+        return
+    classes = _beside(path)
+    # The name of a class need not be Unicode; what is not is written as an escape sequence.
+    write_out_file(path, as_openood_csv(evaluation).encode(errors="backslashreplace"))
+    write_out_file(classes, as_class_csv(evaluation).encode(errors="backslashreplace"))
+    say(f"the result is {path}, and class by class {classes}")
 
 
 def _show(evaluation: Evaluation, detector: Path) -> None:
