@@ -15,16 +15,24 @@ from oddone.detector import Detector
 from oddone.encoders import load_network
 from oddone.errors import DataError, DataWarning, SettingsError
 from oddone.evaluation import (
+    ClassResult,
     Evaluation,
+    OODClassResult,
+    ScoredSet,
     accuracy_where_labelled,
+    as_class_csv,
     as_json,
     as_openood_csv,
     evaluate,
     evaluate_scores,
+    evaluate_verdicts,
     labels_by_name,
     ood_metrics,
+    worst_classes,
+    worst_ood_classes,
 )
 from oddone.training import RunDirectory, train_network
+from oddone.verdicts import Verdicts
 from runs import tiny_settings, tiny_source
 
 scores = st.lists(st.sampled_from([-1.5, 0.0, 0.1, 3.0]), min_size=1, max_size=30)
@@ -149,6 +157,8 @@ def test_json_holds_every_number() -> None:
         "images": 4,
         "detected": 0.5,
         **evaluation.oods["middling"].metrics._asdict(),
+        "taken_for": {},
+        "classes": {},
     }
     assert content["averages"]["near"]["members"] == ["middling", "hard"]
     assert content["averages"]["near"]["detected"] == 0.25
@@ -256,6 +266,134 @@ def test_accuracy_counts_only_images_with_a_label() -> None:
     assert accuracy_where_labelled(predicted, np.full(4, -1)) is None
 
 
+# --- Class by class ---------------------------------------------------------------------------
+
+
+CLASSES = ("ant", "bee", "cow")
+
+
+def verdicts(labels: list[int], scores: list[float]) -> Verdicts:
+    return Verdicts(torch.tensor(scores).float(), torch.tensor(labels))
+
+
+def by_class(threshold: float | None = 4.5) -> Evaluation:
+    """Return the evaluation of seven test images, and of OOD images with and without classes."""
+    known = labelled([0, 0, 0, 0, 1, 1, -1], "ant", "bee", "cow")  # no cow is shown
+    odd = labelled([1, 0, 1, -1], "x", "y")
+    return evaluate_verdicts(
+        ScoredSet(known, verdicts([0, 0, 2, 1, 1, 1, 1], [1, 2, 3, 4, 5, 6, 7])),
+        {
+            "odd": ScoredSet(odd, verdicts([2, 1, 0, 2], [5.5, 0.5, 9, 9])),
+            "plain": ScoredSet(labelled([-1, -1]), verdicts([1, 1], [4.5, 8])),
+        },
+        classes=CLASSES,
+        threshold=threshold,
+    )
+
+
+def test_each_class_has_its_recall_precision_and_false_alarms() -> None:
+    """Of three labelled images that are called bee two are bees; the one without a label is no
+    mistake and no hit."""
+    assert by_class().classes == {
+        "ant": ClassResult(4, 2 / 4, 1.0, 0.0),
+        "bee": ClassResult(2, 1.0, 2 / 3, 1.0),
+    }
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 2), st.integers(0, 2), st.sampled_from([0.0, 1.0])), min_size=1
+    )
+)
+def test_the_numbers_of_classes_make_up_those_of_all_images(
+    images: list[tuple[int, int, float]],
+) -> None:
+    labels, predicted, scores = map(list, zip(*images, strict=True))
+    scored = ScoredSet(labelled(labels, *CLASSES), verdicts(predicted, scores))
+    evaluation = evaluate_verdicts(scored, {}, classes=CLASSES, threshold=0.5)
+    truth = [CLASSES[label] for label in labels if label >= 0]
+    assert sum(result.images for result in evaluation.classes.values()) == len(truth)
+    if truth:
+        hits = sum(result.images * result.recall for result in evaluation.classes.values())
+        assert evaluation.accuracy == pytest.approx(hits / len(truth))
+    for name, result in evaluation.classes.items():
+        guesses = [
+            CLASSES[label]
+            for label, guess in zip(labels, predicted, strict=True)
+            if label >= 0 and CLASSES[guess] == name
+        ]
+        expected = guesses.count(name) / len(guesses) if guesses else None
+        assert result.precision == expected
+
+
+def test_a_class_that_nothing_is_taken_for_has_no_precision() -> None:
+    scored = ScoredSet(labelled([0, 1], *CLASSES), verdicts([1, 1], [0.0, 0.0]))
+    result = evaluate_verdicts(scored, {}, classes=CLASSES).classes["ant"]
+    assert result == ClassResult(1, 0.0, None, None)
+
+
+def test_each_class_of_an_ood_set_is_told_from_all_test_images() -> None:
+    odd = by_class().oods["odd"]
+    assert odd.classes == {
+        "x": OODClassResult(1, 0.0, 0.0, {"bee": 1.0}),
+        "y": OODClassResult(2, 1.0, (5 / 7 + 1) / 2, {"ant": 0.5, "cow": 0.5}),
+    }
+    assert odd.images == 4  # one of them without a label
+
+
+def test_what_ood_images_are_taken_for_begins_with_the_most() -> None:
+    evaluation = by_class()
+    assert list(evaluation.oods["odd"].taken_for.items()) == [
+        ("cow", 0.5), ("ant", 0.25), ("bee", 0.25),
+    ]  # fmt: skip
+    assert evaluation.oods["plain"].taken_for == {"bee": 1.0}
+    assert evaluation.oods["plain"].classes == {}
+
+
+def test_without_a_threshold_no_class_has_false_alarms() -> None:
+    evaluation = by_class(threshold=None)
+    assert {result.false_alarms for result in evaluation.classes.values()} == {None}
+    assert {part.detected for part in evaluation.oods["odd"].classes.values()} == {None}
+    assert [name for name, _ in worst_classes(evaluation)] == ["ant", "bee"]
+
+
+def test_the_worst_classes_have_most_wrong_labels_and_false_alarms() -> None:
+    assert [name for name, _ in worst_classes(by_class())] == ["bee", "ant"]
+    assert [name for name, _ in worst_ood_classes(by_class())] == ["odd: x", "plain", "odd: y"]
+
+
+def test_scores_alone_say_nothing_of_classes() -> None:
+    evaluation = three_sets()
+    assert evaluation.classes == {}
+    assert as_json(evaluation)["classes"] == {}
+    assert worst_classes(evaluation) == []
+
+
+def test_json_holds_the_numbers_of_every_class() -> None:
+    content = json.loads(json.dumps(as_json(by_class())))
+    assert content["classes"]["bee"] == {
+        "images": 2, "recall": 1.0, "precision": 2 / 3, "false_alarms": 1.0,
+    }  # fmt: skip
+    assert content["oods"]["odd"]["classes"]["x"] == {
+        "images": 1, "detected": 0.0, "auroc": 0.0, "taken_for": {"bee": 1.0},
+    }  # fmt: skip
+    assert list(content["oods"]["odd"]["taken_for"]) == ["cow", "ant", "bee"]
+
+
+def test_the_csv_of_classes_has_a_row_for_each_class_and_each_set() -> None:
+    assert as_class_csv(by_class()).splitlines() == [
+        "kind,set,class,images,recall,precision,anomalous,AUROC,taken_for,taken_for_share",
+        "ind,test images,,7,66.67,,42.86,,,",
+        "ind,test images,ant,4,50.00,100.00,0.00,,,",
+        "ind,test images,bee,2,100.00,66.67,100.00,,,",
+        "ood,odd,,4,,,75.00,67.86,cow,50.00",
+        "ood,odd,x,1,,,0.00,0.00,bee,100.00",
+        "ood,odd,y,2,,,100.00,85.71,ant,50.00",
+        "ood,plain,,2,,,50.00,78.57,bee,100.00",
+    ]
+    assert as_class_csv(three_sets(threshold=None)).splitlines()[2] == "ood,easy,,2,,,,100.00,,"
+
+
 # --- With a detector --------------------------------------------------------------------------
 
 
@@ -278,13 +416,14 @@ def test_evaluating_a_detector_is_evaluating_its_scores(detector: Detector) -> N
     known, odd = tiny_source(images=30, seed=2), noise(7)
     evaluation = evaluate(detector, known, {"noise": odd}, averages={"far": ["noise"]})
     ind, ood = detector(known.images), detector(odd.images)
-    assert evaluation == evaluate_scores(
-        ind.scores,
-        {"noise": ood.scores},
-        accuracy=(ind.labels.numpy() == known.labels).mean(),
+    assert evaluation == evaluate_verdicts(
+        ScoredSet(known, ind),
+        {"noise": ScoredSet(odd, ood)},
+        classes=detector.classes,
         threshold=detector.threshold,
         averages={"far": ["noise"]},
     )
+    assert evaluation.accuracy == (ind.labels.numpy() == known.labels).mean()
     assert evaluation.false_alarms == ind.anomalous.double().mean()
     assert evaluation.oods["noise"].detected == ood.anomalous.double().mean()
 

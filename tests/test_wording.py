@@ -11,6 +11,7 @@ from oddone.errors import SettingsError
 from oddone.verdicts import Verdict
 from oddone.wording import (
     describe_auroc,
+    describe_estimate,
     describe_neighbour,
     describe_verdict,
     distinct_names,
@@ -99,6 +100,17 @@ def test_a_legible_name_is_one_line_of_what_can_be_shown() -> None:
 )
 def test_how_well_sets_are_told_apart_is_said_in_words(auroc: float, words: str) -> None:
     assert describe_auroc(auroc) == words
+
+
+def test_an_estimate_is_a_sentence_with_its_worst_class() -> None:
+    classes = {"mug": 0.99, "lap\ntop": 0.94, "pen": 1.0}
+    assert describe_estimate({"auroc": 0.979, "classes": classes}) == (
+        "Each of your 3 classes, left out in turn, is told apart from the others with AUROC 97.9% "
+        "(worst: lap top 94.0%)."
+    )
+    assert describe_estimate({"auroc": 0.9, "classes": {"mug": 0.9}}) == (
+        "Your class mug, left out, is told apart with AUROC 90.0%."
+    )
 
 
 def test_paths_with_the_same_name_are_called_by_themselves() -> None:

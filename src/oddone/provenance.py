@@ -1,12 +1,33 @@
 """When, with what and on which machine something was made: what a run and a record say of it."""
 
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 import torch
+
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class StatedEstimate(TypedDict):
+    """How good a detector should be on what it has never seen: its provenance's `estimate`.
+
+    Each class was left out in turn, and its images were told from those of the others.
+    """
+
+    auroc: _Share
+    classes: Annotated[dict[str, _Share], msgspec.Meta(min_length=1)]
+    """The AUROC of each class that was left out, by its name."""
+    accuracy: NotRequired[_Share | None]
+    false_alarms: NotRequired[_Share | None]
+    images: NotRequired[int | None]
+    """How many images that was measured on."""
+    method: NotRequired[str | None]
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,14 @@ def versions(*packages: str) -> dict[str, str]:
     """Return the installed versions of Python, oddone, torch and these packages."""
     names = dict.fromkeys(("oddone", "torch", *packages))
     return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+def stated_estimate(provenance: Mapping[str, Any]) -> StatedEstimate | None:
+    """Return the estimate that a provenance states; None where it has none, or an odd one."""
+    try:
+        return msgspec.convert(provenance.get("estimate"), StatedEstimate)
+    except msgspec.ValidationError:
+        return None
 
 
 def machine() -> Machine:

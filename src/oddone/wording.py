@@ -1,9 +1,9 @@
 """Verdicts, scores and names as people read them: for the terminal and for reports alike."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from oddone.detector import Detector
 from oddone.errors import SettingsError
@@ -51,6 +51,24 @@ def describe_verdict(detector: Detector, verdict: Verdict) -> VerdictText:
 def describe_auroc(auroc: float) -> str:
     """Return in words how well OOD images are told from IND images."""
     return next((words for least, words in _AUROC_WORDS if auroc >= least), "not told")
+
+
+def describe_estimate(estimate: Mapping[str, Any]) -> str:
+    """Return in a sentence what to expect of a detector on things it has never seen.
+
+    The estimate is that of a detector's provenance: `auroc`, and below `classes` the AUROC of each
+    class that was left out in turn.
+    """
+    aurocs = estimate["classes"]
+    worst = min(aurocs, key=lambda name: aurocs[name])
+    if len(aurocs) == 1:
+        return (
+            f"Your class {legible(worst)}, left out, is told apart with AUROC {aurocs[worst]:.1%}."
+        )
+    return (
+        f"Each of your {len(aurocs):,} classes, left out in turn, is told apart from the others "
+        f"with AUROC {estimate['auroc']:.1%} (worst: {legible(worst)} {aurocs[worst]:.1%})."
+    )
 
 
 def describe_neighbour(similarity: float) -> str:

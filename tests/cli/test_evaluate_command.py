@@ -1,6 +1,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from oddone.data import ImageSet
+from oddone.detector import Detector
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -68,7 +70,85 @@ def test_the_table_shows_what_the_files_hold(
         rows = list(csv.DictReader(file))
     assert [row["dataset"] for row in rows] == ["noise", "dark", "nearood"]
     assert rows[2]["AUROC"] == f"{100 * near['auroc']:.2f}"
-    assert f"the result is {outs[1]}" in printed
+    assert (
+        f"the result is {outs[1]}, and class by class {tmp_path / 'result-classes.csv'}" in printed
+    )
+
+
+def test_the_worst_classes_and_what_ood_images_look_like_are_shown(
+    run_oddone: Run,
+    detector_file: Path,
+    new_images: str,
+    dark: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "result.json"
+    odd = written(tmp_path / "odd.npz", tiny_source(images=12, classes=4, seed=9))
+    words = ("evaluate", str(detector_file), new_images, "--ood", f"odd={odd}", "--out", str(out))
+    _, printed, _ = run_oddone(*words, "--ood", f"dark={dark}")
+    result = json.loads(out.read_text())
+    assert list(result["classes"]) == ["class 0", "class 1", "class 2"]
+    for name, numbers in result["classes"].items():
+        images, *shares = (
+            numbers[key] for key in ("images", "recall", "precision", "false_alarms")
+        )
+        shown = ["" if share is None else f"{share:.2%}" for share in shares]
+        assert cells(printed, name) == [str(images), *filter(None, shown)]
+    fourth = result["oods"]["odd"]["classes"]["class 3"]
+    like, share = next(iter(fourth["taken_for"].items()))
+    numbers = ["3", f"{fourth['detected']:.2%}", f"{fourth['auroc']:.2%}"]
+    assert cells(printed, "odd: class 3") == [*numbers, *like.split(), f"{share:.0%}"]
+    assert "more" not in printed
+    monkeypatch.setattr("oddone.cli.evaluate.CLASSES_SHOWN", 2)
+    _, printed, _ = run_oddone(*words)
+    assert printed.count("and 1 more: --out FILE has all") == 1
+    assert printed.count("and 2 more: --out FILE has all") == 1
+
+
+def test_what_to_expect_is_said_where_the_detectors_file_says_it(
+    run_oddone: Run, detector_file: Path, new_images: str, tmp_path: Path
+) -> None:
+    detector = Detector.load(detector_file)
+    estimate = {"auroc": 0.9, "classes": {"class 0": 0.95, "class 1": 0.85}}
+    stated, odd = tmp_path / "stated.oddone", tmp_path / "odd.oddone"
+    replace(detector, provenance={"estimate": estimate}).save(stated)
+    replace(detector, provenance={"estimate": {"auroc": "high"}}).save(odd)
+    said = "To expect on things it has never seen: Each of your 2 classes, left out in turn, "
+    assert said in run_oddone("evaluate", str(stated), new_images)[1]
+    without = run_oddone("evaluate", str(detector_file), new_images)
+    assert "To expect" not in without[1]
+    assert run_oddone("evaluate", str(odd), new_images) == without
+
+
+def test_no_file_is_written_twice(
+    run_oddone: Run, detector_file: Path, new_images: str, tmp_path: Path
+) -> None:
+    outs = [str(tmp_path / name) for name in ("a.csv", "a-classes.csv")]
+    words = ["--out", outs[0], "--out", outs[1]]
+    code, _, complained = run_oddone("evaluate", str(detector_file), new_images, *words)
+    assert (code, list(tmp_path.glob("a*.csv"))) == (2, [])
+    assert f"{outs[1]} would be written twice" in complained
+
+
+def test_a_class_whose_name_is_no_unicode_can_be_written(
+    run_oddone: Run,
+    detector_file: Path,
+    new_images: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    for name in ("caf\udce9", "[bold]b\x1b"):
+        (tmp_path / "odd" / name).mkdir(parents=True)
+        Image.new("RGB", (40, 40), "red").save(tmp_path / "odd" / name / "a.png")
+    out = tmp_path / "result.csv"
+    words = ["--ood", f"odd={tmp_path / 'odd'}", "--out", str(out)]
+    code, printed, _ = run_oddone("evaluate", str(detector_file), new_images, *words)
+    assert code == 0
+    assert "caf\\udce9" in (tmp_path / "result-classes.csv").read_text(encoding="utf-8")
+    assert "odd: caf\\udce9 " in printed
+    assert "odd: [bold]b\\x1b " in printed
 
 
 def test_the_directory_of_a_run_is_as_good_as_its_detectors_file(

@@ -49,6 +49,8 @@ def test_a_run_becomes_a_page_and_files(
     page = out.read_text()
     assert "<h1>Report on &lt;my&gt; run</h1>" in page
     assert "loss 3.50 at first" in page
+    assert "<li>images of 16 x 16 pixels</li>" in page
+    assert "ccm, the class-conditional mask" in page
     names = {path.stem for path in figures.iterdir()}
     assert {"tsne", "roc", "curves", "views", "artefacts"} < names
     endings = sorted(path.suffix for path in figures.iterdir())

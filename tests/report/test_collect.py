@@ -14,13 +14,20 @@ from oddone.detector import Detector
 from oddone.errors import DataError
 from oddone.evaluation import evaluate
 from oddone.report import collect as module
-from oddone.report.collect import ReportData, collect_report_data, resize_both_ways
+from oddone.report.collect import (
+    ReportData,
+    collect_report_data,
+    relative_name,
+    resize_both_ways,
+)
 from oddone.report.figures import (
+    TERMS,
     Illustration,
     illustrate_artefacts,
     illustrate_detector,
     illustrate_embeddings,
 )
+from oddone.wording import format_score
 from runs import tiny_source
 from small_detector import fitted
 
@@ -135,6 +142,47 @@ def test_mistakes_have_another_name_than_their_label(
     assert first.note == f"→ {detector.classes[report_data.ind.labels[least]]}"
 
 
+def test_false_alarms_are_the_most_anomalous_test_images(
+    known: ImageSet, report_data: ReportData, detector: Detector
+) -> None:
+    scores = report_data.ind.scores
+    alarms = int((scores > detector.threshold).sum())
+    assert alarms >= 1
+    assert len(report_data.false_alarms) == min(5, alarms)
+    most = int(scores.argmax())
+    first = report_data.false_alarms[0]
+    np.testing.assert_array_equal(first.image.picture, known.images[most].transpose(1, 2, 0))
+    assert first.image.name == known.classes[known.labels[most]]
+    assert first.image.note == f"score {format_score(scores[most].item())}"
+    assert first.file_name == known.paths[most]
+
+
+def test_a_false_alarm_without_a_label_is_called_what_it_looks_like(
+    known: ImageSet, report_data: ReportData, detector: Detector
+) -> None:
+    unlabelled = replace(known, labels=np.full(50, -1), classes=())
+    bare = collect_report_data("bare", detector, unlabelled, {}, seed=0)
+    look = detector.classes[report_data.ind.labels[report_data.ind.scores.argmax()]]
+    assert bare.false_alarms[0].image.name == f"→ {look}"
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["/a/b/cat/1.jpg", "/a/b/dog/1.jpg"], ["cat/1.jpg", "dog/1.jpg"]),
+        (["/a/cat/1.jpg", "/a/cat/10.jpg"], ["1.jpg", "10.jpg"]),
+        (["/a/b/only.jpg"], ["only.jpg"]),
+        (["cifar10:data/x#test[1]", "cifar10:data/x#test[2]"], ["x#test[1]", "x#test[2]"]),
+        (["fashion:known[1]", "fashion:known[2]"], ["fashion:known[1]", "fashion:known[2]"]),
+        (["a.jpg", "/b.jpg"], ["a.jpg", "/b.jpg"]),
+    ],
+)
+def test_file_names_leave_out_the_folders_that_all_share(
+    paths: list[str], names: list[str]
+) -> None:
+    assert [relative_name(paths, index) for index in range(len(paths))] == names
+
+
 def test_typical_images_have_the_median_score(report_data: ReportData) -> None:
     test, odd = report_data.typical_images
     assert test.score == pytest.approx(np.sort(report_data.ind.scores)[25], rel=1e-4)
@@ -153,14 +201,25 @@ def test_every_figure_is_made_and_has_words(report_data: ReportData) -> None:
     figures = named(report_data, HISTORY)
     assert list(figures) == [
         "roc", "precision-recall", "distributions", "confusion", "curves", "views", "missed",
-        "mistaken",
+        "false-alarms", "mistaken",
     ]  # fmt: skip
+    for name in ("missed", "false-alarms", "mistaken"):
+        assert len(figures[name].file_names) > 0
     for illustration in figures.values():
         assert all((illustration.heading, illustration.caption, illustration.alt_text))
         check_layout(illustration.figure, over_pictures=illustration.name in OVER_PICTURES)
     auroc = report_data.evaluation.oods["noise"].metrics.auroc
     assert f"noise {auroc:.1%}" in figures["roc"].alt_text
     assert keys_of(figures["curves"].figure) == ["loss", "ccm", "spa"]
+
+
+def test_the_terms_of_the_loss_are_explained_where_it_has_them(report_data: ReportData) -> None:
+    assert all(
+        meaning in named(report_data, HISTORY)["curves"].caption for meaning in TERMS.values()
+    )
+    plain = [{**line, "terms": {}} for line in HISTORY]
+    caption = named(report_data, plain)["curves"].caption
+    assert caption.endswith("longer training would help.")
 
 
 def test_what_is_not_known_is_not_drawn(detector: Detector, known: ImageSet) -> None:

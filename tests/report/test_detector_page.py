@@ -1,10 +1,25 @@
 import re
 from html.parser import HTMLParser
 
-from oddone.evaluation import Evaluation, OODMetrics, OODResult, OpenOODAupr
-from oddone.report.detector_page import DEFINITIONS, DetectorChapter, render_detector_page
+from oddone.evaluation import (
+    ClassResult,
+    Evaluation,
+    OODClassResult,
+    OODMetrics,
+    OODResult,
+    OpenOODAupr,
+)
+from oddone.provenance import StatedEstimate
+from oddone.report.detector_page import (
+    DEFINITIONS,
+    MAX_BARS,
+    MAX_CLASSES,
+    DetectorChapter,
+    render_detector_page,
+)
 from oddone.report.figures import Illustration
 from oddone.report.style import new_figure
+from oddone.wording import describe_estimate
 
 NASTY = "<script>alert('1')</script> & \"quotes\" </style></title><b onclick=x> {{ 7 * 7 }}{% if %}"
 METRICS = OODMetrics(0.932, 0.43, 0.3, 0.9, 0.781)
@@ -64,6 +79,15 @@ def test_the_page_begins_with_what_matters_most() -> None:
     ) in text
 
 
+def test_facts_stand_below_the_lead_where_there_are_some() -> None:
+    page = render_detector_page([chapter(facts=["28 x 28 pixels", NASTY])], [], {})
+    assert (
+        page.index("mcl</strong>") < page.index("<li>28 x 28 pixels</li>") < page.index("Summary")
+    )
+    assert NASTY in Elements(page).text
+    assert '<ul class="facts">' not in render_detector_page([chapter()], [], {})
+
+
 def test_the_table_holds_each_set_and_the_numbers_are_explained() -> None:
     page = render_detector_page([chapter()], [], {})
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", page)
@@ -74,8 +98,106 @@ def test_the_table_holds_each_set_and_the_numbers_are_explained() -> None:
     assert all(word in text and meaning in text for word, meaning in DEFINITIONS.items())
 
 
+def with_classes(**classes: float) -> Evaluation:
+    """Return an evaluation in which the known and the OOD classes have this recall and AUROC."""
+    plain = evaluation()
+    ood = plain.oods["svhn"]._replace(
+        classes={
+            name: OODClassResult(7, None, share, {"cat": 0.75, "dog": 0.25})
+            for name, share in classes.items()
+        }
+    )
+    return plain._replace(
+        classes={name: ClassResult(9, share, None, 0.5) for name, share in classes.items()},
+        oods={"svhn": ood},
+    )
+
+
+def rows(page: str, of: str) -> list[list[str]]:
+    """Return the cells of each row of the table with this name, tags left out."""
+    table = page.partition(f'aria-label="{of}"')[2].partition("</table>")[0]
+    cells = [
+        re.findall(r"<t[hd].*?</t[hd]>", row)
+        for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+    ]
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in cells[1:]]
+
+
+def test_known_and_ood_classes_are_listed_from_the_worst() -> None:
+    page = render_detector_page([chapter(evaluation=with_classes(good=0.9, bad=0.8))], [], {})
+    assert rows(page, "Known classes") == [
+        ["bad", "80.0%", "-", "50.0%", "9"], ["good", "90.0%", "-", "50.0%", "9"],
+    ]  # fmt: skip
+    assert rows(page, "OOD classes") == [
+        ["svhn: bad", "80.0%", "-", "cat 75%", "7"], ["svhn: good", "90.0%", "-", "cat 75%", "7"],
+    ]  # fmt: skip
+    assert "And " not in page
+
+
+def test_of_many_classes_the_worst_are_listed_and_the_others_counted() -> None:
+    shares = {f"class{number:02d}": number / 100 for number in range(MAX_CLASSES + 3)}
+    page = render_detector_page([chapter(evaluation=with_classes(**shares))], [], {})
+    assert len(rows(page, "Known classes")) == len(rows(page, "OOD classes")) == MAX_CLASSES
+    assert "And 3 more, with fewer mistakes." in page
+    assert "And 3 more, that are told better." in page
+
+
+def test_what_has_no_classes_has_no_table_of_them() -> None:
+    page = render_detector_page([chapter()], [], {})
+    assert "Known classes" not in page
+    assert "OOD classes" not in page
+    only_ood = with_classes(bad=0.8)._replace(classes={})
+    page = render_detector_page([chapter(evaluation=only_ood)], [], {})
+    assert "Known classes" not in page
+    assert len(rows(page, "OOD classes")) == 1
+
+
+ESTIMATE: StatedEstimate = {
+    "auroc": 0.979,
+    "classes": {"cup": 0.991, "laptop": 0.94, "pen": 0.4},
+    "accuracy": 0.983,
+    "false_alarms": 0.05,
+    "images": 1535,
+    "method": "each class left out in turn",
+}
+
+
+def bars(page: str) -> list[tuple[str, ...]]:
+    """Return name, width and number of each bar."""
+    found: list[tuple[str, ...]] = re.findall(
+        r'<li><span class="name">(.*?)</span>.*?width: (.*?)%.*?"number">(.*?)</span></li>',
+        page,
+        re.DOTALL,
+    )
+    return found
+
+
+def test_what_to_expect_is_said_and_drawn_from_the_worst_class() -> None:
+    page = render_detector_page([chapter(estimate=ESTIMATE)], [], {})
+    text = Elements(page).text
+    assert "What to expect on things it has never seen" in text
+    assert describe_estimate(ESTIMATE) in text
+    assert bars(page) == [
+        ("pen", "0.0", "40.0%"), ("laptop", "88.0", "94.0%"), ("cup", "98.2", "99.1%"),
+    ]  # fmt: skip
+    assert "1,535 images · accuracy 98.3% · false alarms 5.0% · each class left out in turn" in text
+
+
+def test_an_estimate_of_many_classes_shows_the_worst() -> None:
+    classes = {f"class {number}": 0.5 + number / 100 for number in range(MAX_BARS + 2)}
+    page = render_detector_page([chapter(estimate={"auroc": 0.7, "classes": classes})], [], {})
+    assert len(bars(page)) == MAX_BARS
+    assert "And 2 more, that are told better." in page
+    assert " · " not in page
+
+
+def test_without_an_estimate_nothing_is_promised() -> None:
+    assert "What to expect" not in render_detector_page([chapter()], [], {})
+
+
 def test_whatever_names_hold_is_text() -> None:
-    nasty = chapter(NASTY, evaluation=evaluation(NASTY))
+    estimate = {"auroc": 0.5, "classes": {NASTY: 0.5}, "method": NASTY}
+    nasty = chapter(NASTY, evaluation=with_classes(**{NASTY: 0.5}), estimate=estimate)
     elements = Elements(render_detector_page([nasty, nasty], [illustration()], {NASTY: NASTY}))
     assert elements.all("script") == []
     assert elements.all("b") == []
@@ -84,6 +206,14 @@ def test_whatever_names_hold_is_text() -> None:
     assert not [
         name for _, attributes in elements.elements for name in attributes if name[:2] == "on"
     ]
+
+
+def test_the_files_of_shown_images_are_listed_as_text() -> None:
+    with_files = illustration()._replace(file_names=["cat/<b>1</b>.jpg", "caf\udce9\x1b.png"])
+    page = render_detector_page([chapter(illustrations=[with_files])], [], {})
+    assert "<li><code>cat/&lt;b&gt;1&lt;/b&gt;.jpg</code></li>" in page
+    assert "<li><code>caf .png</code></li>" in page.encode().decode()
+    assert "Files, from" not in render_detector_page([chapter()], [], {})
 
 
 def test_a_name_that_is_no_unicode_can_be_written() -> None:

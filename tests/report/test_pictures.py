@@ -20,7 +20,7 @@ def picture(seed: int, side: int = 8) -> np.ndarray:
 
 def case(neighbours: int = 3, name: str = "svhn") -> Case:
     near = [CaptionedImage(picture(index), f"class {index}", f"note {index}") for index in range(9)]
-    return Case(CaptionedImage(picture(99), name, "→ cat"), near[:neighbours])
+    return Case(CaptionedImage(picture(99), name, "→ cat"), near[:neighbours], f"photos/{name}.jpg")
 
 
 def test_each_case_is_a_row_with_the_image_and_its_neighbours() -> None:
@@ -30,8 +30,9 @@ def test_each_case_is_a_row_with_the_image_and_its_neighbours() -> None:
     np.testing.assert_array_equal(np.stack(shown), np.stack(expected * 2))
     words = words_of(figure)
     assert words[:2] == ["OOD image", "training images that look most like it"]
-    assert words[2:10] == [
-        "svhn", "→ cat", "class 0", "note 0", "class 1", "note 1", "class 2", "note 2",
+    assert words[2:11] == [
+        "photos/svhn.jpg", "svhn", "→ cat", "class 0", "note 0", "class 1", "note 1", "class 2",
+        "note 2",
     ]  # fmt: skip
     frames = axes_of(figure, "frame")
     assert len(frames) == 2

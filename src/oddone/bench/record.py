@@ -111,7 +111,7 @@ class ResultRecord:
 
     @staticmethod
     def of(evaluation: Evaluation) -> "ResultRecord":
-        """Return what a record says of an evaluation."""
+        """Return what a record says of an evaluation: all but the numbers of single classes."""
         return msgspec.convert(as_json(evaluation), ResultRecord)
 
     def share(self, column: Column) -> float | None:

@@ -19,10 +19,9 @@ from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
 from oddone.evaluation import (
     Evaluation,
-    accuracy_where_labelled,
+    ScoredSet,
     as_openood_csv,
-    evaluate_scores,
-    labels_by_name,
+    evaluate_verdicts,
 )
 from oddone.files import write_atomic
 from oddone.progress import Progress, silent
@@ -190,12 +189,14 @@ class Bench:
         return verdicts
 
     def _evaluated(self, table: Table, verdicts: VerdictsBySet) -> Evaluation:
-        labels = labels_by_name(self.sets.test.images, self.sets.training.classes)
         members = {name: self._members(table, name) for name in table.averages or {}}
-        return evaluate_scores(
-            verdicts[TEST].scores,
-            {name: verdicts[name].scores for name in self.sets.oods},
-            accuracy=accuracy_where_labelled(verdicts[TEST].labels, labels),
+        return evaluate_verdicts(
+            ScoredSet(self.sets.test.images, verdicts[TEST]),
+            {
+                name: ScoredSet(sample.images, verdicts[name])
+                for name, sample in self.sets.oods.items()
+            },
+            classes=self.sets.training.classes,
             averages={name: sets for name, sets in members.items() if sets},
         )
 

@@ -1,4 +1,4 @@
-"""`oddone evaluate`: metrics of a detector, as a table and as files."""
+"""`oddone evaluate`: metrics of a detector, of all images and by class, as tables and files."""
 
 import shlex
 from pathlib import Path
@@ -11,20 +11,28 @@ from rich.text import Text
 
 from oddone.cli.loading import load_images, open_detector
 from oddone.cli.options import REPEATED, sources_by_name
-from oddone.cli.out_file import check_out_file, os_errors_explained
-from oddone.cli.terminal import counted, progress_with_warnings, say
+from oddone.cli.out_file import check_out_file, os_errors_explained, write_out_file
+from oddone.cli.terminal import counted, printable, progress_with_warnings, say
+from oddone.errors import SettingsError
 from oddone.evaluation import (
     AverageResult,
     Evaluation,
+    OODClassResult,
     OODResult,
+    as_class_csv,
     as_json,
     as_openood_csv,
     check_averages,
     evaluate as evaluate_detector,
+    worst_classes,
+    worst_ood_classes,
 )
-from oddone.files import write_atomic, write_json
+from oddone.files import write_json
+from oddone.provenance import stated_estimate
+from oddone.wording import describe_estimate
 
 ENDINGS = (".json", ".csv")
+CLASSES_SHOWN = 10
 
 app = App(name="evaluate")
 
@@ -58,30 +66,58 @@ def evaluate(
     far
         The NAME of an OOD set that does not; the mean of these is shown.
     out
-        A file for the result: .json, or .csv as OpenOOD writes it. May be given several times.
+        A file for the result: .json, or .csv as OpenOOD writes it, and beside that a second one,
+        NAME-classes.csv, with a row for each class. May be given several times.
     """
     sources = sources_by_name(ood)
     averages = {name: members for name, members in (("near", near), ("far", far)) if members}
     check_averages(averages, sources)
-    for path in out:
-        check_out_file(path, ENDINGS)
+    _check_out_files(out)
     opened = open_detector(detector)
     known = load_images(source, opened.image_size)
     oods = {name: load_images(notation, opened.image_size) for name, notation in sources.items()}
     with progress_with_warnings() as progress:
         evaluation = evaluate_detector(opened, known, oods, averages=averages, progress=progress)
     _show(evaluation, detector)
+    estimate = stated_estimate(opened.provenance)
+    if estimate is not None:
+        say(f"To expect on things it has never seen: {describe_estimate(estimate)}")
     for path in out:
         _write(evaluation, path)
-        say(f"the result is {path}")
+
+
+def _check_out_files(out: tuple[Path, ...]) -> None:
+    """Raise before the long work where a file cannot be written, or would be written twice."""
+    for path in out:
+        check_out_file(path, ENDINGS)
+    beside = [_beside(path) for path in out if _is_csv(path)]
+    for path in beside:
+        check_out_file(path)
+    twice = [path for path in (*out, *beside) if (*out, *beside).count(path) > 1]
+    if twice:
+        raise SettingsError(f"--out: {twice[0]} would be written twice; name other files")
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+def _beside(path: Path) -> Path:
+    """Return the file for the classes, beside a CSV file that is as OpenOOD writes it."""
+    return path.with_stem(f"{path.stem}-classes")
 
 
 def _write(evaluation: Evaluation, path: Path) -> None:
-    with os_errors_explained(path):
-        if path.suffix.lower() == ".json":
+    if not _is_csv(path):
+        with os_errors_explained(path):
             write_json(path, as_json(evaluation))
-        else:
-            write_atomic(path, as_openood_csv(evaluation).encode())
+        say(f"the result is {path}")
+        return
+    classes = _beside(path)
+    # The name of a class need not be Unicode; what is not is written as an escape sequence.
+    write_out_file(path, as_openood_csv(evaluation).encode(errors="backslashreplace"))
+    write_out_file(classes, as_class_csv(evaluation).encode(errors="backslashreplace"))
+    say(f"the result is {path}, and class by class {classes}")
 
 
 def _show(evaluation: Evaluation, detector: Path) -> None:
@@ -95,8 +131,48 @@ def _show(evaluation: Evaluation, detector: Path) -> None:
         say(f"nothing is called anomalous before oddone calibrate {where} SOURCE sets a threshold")
     else:
         say(f"{evaluation.false_alarms:.2%} of them are called anomalous: false alarms")
+    console = Console()
+    if evaluation.classes:
+        console.print("", _class_table(evaluation), sep="\n")
     if evaluation.oods:
-        Console().print(_table(evaluation))
+        tables = ("", _table(evaluation), "", _ood_class_table(evaluation))
+        console.print(*tables, sep="\n")
+
+
+def _class_table(evaluation: Evaluation) -> Table:
+    """Return the numbers of the classes with most mistakes."""
+    headings = ("images", "recall", "precision", "false alarms")
+    ranked = worst_classes(evaluation)
+    table = _new_table("the worst classes", headings, len(ranked))
+    for name, (images, *shares) in ranked[:CLASSES_SHOWN]:
+        table.add_row(Text(printable(name)), f"{images:,}", *map(_percent, shares))
+    return table
+
+
+def _ood_class_table(evaluation: Evaluation) -> Table:
+    """Return the numbers of the OOD classes with the lowest AUROC."""
+    headings = ("images", "detected", "AUROC", "looks most like")
+    ranked = worst_ood_classes(evaluation)
+    table = _new_table("the hardest OOD classes", headings, len(ranked))
+    for name, result in ranked[:CLASSES_SHOWN]:
+        shares = map(_percent, (result.detected, result.auroc))
+        table.add_row(Text(printable(name)), f"{result.images:,}", *shares, _most_like(result))
+    return table
+
+
+def _new_table(first: str, headings: tuple[str, ...], classes: int) -> Table:
+    """Return a table with a line below that says how many classes it leaves out."""
+    table = Table(first, box=None, pad_edge=False, caption_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    if classes > CLASSES_SHOWN:
+        table.caption = f"and {classes - CLASSES_SHOWN:,} more: --out FILE has all"
+    return table
+
+
+def _most_like(result: OODClassResult) -> Text:
+    name, share = result.most_like or ("", 0.0)
+    return Text(f"{printable(name)} {share:.0%}")
 
 
 def _table(evaluation: Evaluation) -> Table:
@@ -121,4 +197,8 @@ def _table(evaluation: Evaluation) -> Table:
 def _shares(result: OODResult | AverageResult) -> list[str]:
     m = result.metrics
     shares = (result.detected, m.auroc, m.fpr_at_95_ind, m.fpr_at_95_ood, m.aupr_in, m.aupr_out)
-    return ["" if share is None else f"{share:.2%}" for share in shares]
+    return [_percent(share) for share in shares]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.2%}"

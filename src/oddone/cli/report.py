@@ -12,9 +12,11 @@ from oddone.cli.out_file import check_out_file, write_out_file
 from oddone.cli.terminal import progress_bar, say
 from oddone.detector import Detector
 from oddone.errors import SettingsError
+from oddone.provenance import stated_estimate
 from oddone.report import save_figure
 from oddone.report.collect import ReportData, collect_report_data, resize_both_ways
 from oddone.report.detector_page import DetectorChapter, render_detector_page
+from oddone.report.facts import detector_facts
 from oddone.report.figures import (
     Illustration,
     illustrate_artefacts,
@@ -180,11 +182,17 @@ def _name(path: Path) -> str:
 def _chapter(
     report_data: ReportData, detector: Detector, path: Path, pictures: Path | None
 ) -> DetectorChapter:
-    illustrations = list(illustrate_detector(report_data, list(RunDirectory(path).history())))
+    history = list(RunDirectory(path).history())
+    illustrations = list(illustrate_detector(report_data, history))
     if pictures is not None:
         illustrations.append(illustrate_artefacts(resize_both_ways(detector, pictures)))
     return DetectorChapter(
-        report_data.name, report_data.evaluation, report_data.seen_in_training, illustrations
+        report_data.name,
+        report_data.evaluation,
+        report_data.seen_in_training,
+        illustrations,
+        detector_facts(detector, history, report_data.evaluation),
+        stated_estimate(detector.provenance),
     )
 
 

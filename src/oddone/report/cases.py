@@ -20,7 +20,7 @@ from oddone.report.style import (
 MAX_NEIGHBOURS = 3
 
 # In inches.
-_MARGIN, _STEP, _SIDE, _HEADING, _ROW = 0.1, 1.27, 1.15, 0.34, 1.68
+_MARGIN, _STEP, _SIDE, _HEADING, _FILE, _ROW = 0.1, 1.27, 1.15, 0.34, 0.2, 1.88
 
 
 class CaptionedImage(NamedTuple):
@@ -36,17 +36,21 @@ class Case(NamedTuple):
 
     image: CaptionedImage
     neighbours: Sequence[CaptionedImage]
+    file_name: str
+    """Where the image is found again."""
 
 
 def draw_cases(cases: Sequence[Case], heading: str, colour: str) -> Figure:
-    """Return a row for each case: the image, framed in the colour, and its neighbours."""
+    """Return a row for each case: its file, the image framed in the colour, its neighbours."""
     with drawing_style():
         figure = new_figure(WIDTH, _HEADING + _ROW * len(cases))
         write_text(figure, _MARGIN, 0.08, heading, _SIDE, weight="bold")
         others = "training images that look most like it"
         write_text(figure, _MARGIN + _STEP, 0.08, others, 3 * _STEP, weight="bold")
         for row, case in enumerate(cases):
-            top = _HEADING + row * _ROW
+            top = _HEADING + row * _ROW + _FILE
+            width = WIDTH - 2 * _MARGIN
+            write_text(figure, _MARGIN, top - _FILE, case.file_name, width, color=GREY, size=9)
             pictures = (case.image, *case.neighbours[:MAX_NEIGHBOURS])
             for column, image in enumerate(pictures):
                 _draw_image(figure, image, _MARGIN + column * _STEP, top)

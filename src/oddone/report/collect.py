@@ -1,6 +1,7 @@
 """Collect all that a report shows of one detector; the figures are drawn from it later."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
 from oddone.detector.fitting import choose_evenly
 from oddone.errors import DataError
-from oddone.evaluation import Evaluation, accuracy_where_labelled, evaluate_scores, labels_by_name
+from oddone.evaluation import Evaluation, ScoredSet, evaluate_verdicts, labels_by_name
 from oddone.progress import Progress
 from oddone.report.cases import MAX_NEIGHBOURS, CaptionedImage, Case
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair
@@ -30,7 +31,7 @@ from oddone.report.views import ImageViews, image_views
 from oddone.rng import stream
 from oddone.scoring import ImageBatch, process_batches, score_images
 from oddone.verdicts import Verdicts
-from oddone.wording import describe_neighbour
+from oddone.wording import describe_neighbour, format_score
 
 MAX_CASES = 5
 MAX_IND_POINTS, MAX_OOD_POINTS = 1_000, 500  # for t-SNE
@@ -62,6 +63,8 @@ class ReportData(NamedTuple):
     """OOD images that pass for normal."""
     misclassified: list[Case]
     """Test images that got the label of another class."""
+    false_alarms: list[Case]
+    """Test images that are called anomalous."""
     typical_images: list[ImageViews]
     """A typical test image, and a typical OOD image."""
     seen_in_training: bool
@@ -84,10 +87,10 @@ def collect_report_data(
         ood_name: score_images(detector, ood, progress=progress, description=f"{name}: {ood_name}")
         for ood_name, ood in oods.items()
     }
-    evaluation = evaluate_scores(
-        ind.scores,
-        {ood_name: verdicts.scores for ood_name, verdicts in ood_verdicts.items()},
-        accuracy=accuracy_where_labelled(ind.labels, labels),
+    evaluation = evaluate_verdicts(
+        ScoredSet(known, ind),
+        {ood_name: ScoredSet(oods[ood_name], each) for ood_name, each in ood_verdicts.items()},
+        classes=detector.classes,
         threshold=detector.threshold,
     )
     classes_or_guesses = np.where(labels < 0, ind.labels.numpy(), labels)
@@ -102,6 +105,7 @@ def collect_report_data(
         _sample(detector, known, oods, classes_or_guesses, seed),
         _missed(detector, oods, ood_verdicts),
         _misclassified(detector, known, labels, ind),
+        _false_alarms(detector, known, labels, ind),
         _typical_images(detector, known, ind, oods, ood_verdicts),
         known.fingerprint == detector.embedder.trained.data_fingerprint,
     )
@@ -215,6 +219,33 @@ def _misclassified(
     return cases
 
 
+def _false_alarms(
+    detector: Detector, known: ImageSet, labels: Int64[np.ndarray, " images"], verdicts: Verdicts
+) -> list[Case]:
+    """Return the test images that are called anomalous, the most anomalous first."""
+    if verdicts.anomalous is None:
+        return []
+    by_score = _by_score(verdicts)[::-1]
+    cases = []
+    for image in by_score[verdicts.anomalous.numpy()[by_score]][:MAX_CASES].tolist():
+        explanation = _explained(detector, known, image)
+        label = labels[image]
+        taken = f"→ {detector.classes[explanation.verdict.label]}"  # where it has no label
+        words = (
+            detector.classes[label] if label >= 0 else taken,
+            f"score {format_score(explanation.verdict.score)}",
+        )
+        cases.append(_case(detector, known, image, explanation, words))
+    return cases
+
+
+def relative_name(paths: Sequence[str], index: int) -> str:
+    """Return one of the paths without the folders that all of them share."""
+    # By characters, for which notations such as fashion:known[3] are as good as paths.
+    shared = os.path.commonprefix(paths)  # noqa: RUF071
+    return paths[index][max(shared.rfind("/"), shared.rfind(os.sep)) + 1 :]
+
+
 def _by_score(verdicts: Verdicts) -> Int64[np.ndarray, " images"]:
     """Return the indices of the images, the lowest score first."""
     return verdicts.scores.argsort(stable=True).numpy()
@@ -233,7 +264,11 @@ def _case(
         )
         for near in explanation.neighbours
     ]
-    return Case(CaptionedImage(images.images[image].transpose(1, 2, 0), *words), neighbours)
+    return Case(
+        CaptionedImage(images.images[image].transpose(1, 2, 0), *words),
+        neighbours,
+        relative_name(images.paths, image),
+    )
 
 
 def _typical_images(

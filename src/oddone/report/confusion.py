@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64, Int
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix
 
 from oddone.report.style import (
     BLACK,
     LIGHT_GREY,
+    NORMAL,
+    ON_COLOUR,
     WIDTH,
     axes_at,
     drawing_style,
@@ -21,6 +24,7 @@ from oddone.wording import legible
 
 MAX_WITH_NUMBERS = 12
 MAX_WITH_NAMES = 40
+MAX_BELOW_DARK_TEXT = 0.8  # on a stronger colour, light text has more contrast
 _LONGEST_NAME = 13
 
 # In inches.
@@ -42,11 +46,11 @@ def confusion_shares(
 def draw_confusion(
     shares: Float64[np.ndarray, "classes classes"], classes: Sequence[str]
 ) -> Figure:
-    """Return the matrix as squares, the darker the more; of few classes with numbers."""
+    """Return the matrix as squares, the stronger the more; of few classes with numbers."""
     with drawing_style():
         figure = new_figure(WIDTH, _TOP + _SIDE + _BELOW)
         axes = axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.imshow(_squares(shares))
         axes.set(xlabel="name given, in percent of the true class", ylabel="true class")
         axes.spines[:].set(visible=True, color=LIGHT_GREY)
         axes.tick_params(length=0)
@@ -54,6 +58,14 @@ def draw_confusion(
         if len(classes) <= MAX_WITH_NUMBERS:
             _write_percents(axes, shares)
     return figure
+
+
+def _squares(
+    shares: Float64[np.ndarray, "classes classes"],
+) -> Float64[np.ndarray, "classes classes 4"]:
+    """Return a colour for each share that lets the page shine through, be it light or dark."""
+    opacity = np.nan_to_num(shares)  # what has no images is left empty
+    return to_rgba_array(NORMAL, opacity.ravel()).reshape(*shares.shape, 4)
 
 
 def _write_names(axes: Axes, classes: Sequence[str]) -> None:
@@ -71,7 +83,7 @@ def _write_percents(axes: Axes, shares: Float64[np.ndarray, "classes classes"]) 
     for (row, column), share in np.ndenumerate(shares):
         if not share >= 0.01:  # NaN, where there are no images, is left out too
             continue
-        colour = "white" if share > 0.55 else BLACK
+        colour = ON_COLOUR if share > MAX_BELOW_DARK_TEXT else BLACK
         axes.text(
             column, row, f"{100 * share:.0f}", ha="center", va="center", size=8.5, color=colour
         )

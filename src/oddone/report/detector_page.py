@@ -3,10 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from oddone.evaluation import Evaluation
+from oddone.evaluation import (
+    ClassResult,
+    Evaluation,
+    OODClassResult,
+    worst_classes,
+    worst_ood_classes,
+)
+from oddone.provenance import StatedEstimate
 from oddone.report.figures import Illustration
 from oddone.report.html_page import render_page
 from oddone.wording import join_words
+
+MAX_CLASSES = 15
+"""How many classes a table shows; the others make fewer mistakes."""
+
+MAX_BARS = 30
+"""How many classes of an estimate are shown; the others are told better."""
 
 DEFINITIONS = {
     "Accuracy": "The share of test images that get the label of their class.",
@@ -29,6 +42,10 @@ class DetectorChapter(NamedTuple):
     seen_in_training: bool
     """Whether the test images are those that the detector was trained on."""
     illustrations: Sequence[Illustration]
+    facts: Sequence[str] = ()
+    """What it was trained on, how long, when, and the like."""
+    estimate: StatedEstimate | None = None
+    """What to expect on things it has never seen, if its provenance says so."""
 
     @property
     def lead(self) -> str:
@@ -54,6 +71,37 @@ class DetectorChapter(NamedTuple):
         named = {"accuracy": result.accuracy, "false alarms": result.false_alarms}
         return [f"{name} {share:.1%}" for name, share in named.items() if share is not None]
 
+    @property
+    def left_out(self) -> list[tuple[str, float]]:
+        """The AUROC of each class that was left out for the estimate, the lowest first."""
+        aurocs = {} if self.estimate is None else self.estimate["classes"]
+        return sorted(aurocs.items(), key=lambda left_out: left_out[1])
+
+    @property
+    def estimated_from(self) -> list[str]:
+        """What else the estimate says: its images, other numbers, and how it was made."""
+        if self.estimate is None:
+            return []
+        images, method = self.estimate.get("images"), self.estimate.get("method")
+        shares = {
+            "accuracy": self.estimate.get("accuracy"),
+            "false alarms": self.estimate.get("false_alarms"),
+        }
+        parts = [] if images is None else [f"{images:,} images"]
+        parts += [f"{name} {share:.1%}" for name, share in shares.items() if share is not None]
+        return [*parts, method] if method else parts
+
+    @property
+    def classes(self) -> list[tuple[str, ClassResult]]:
+        """The numbers of the known classes, the one with most mistakes first."""
+        return worst_classes(self.evaluation)
+
+    @property
+    def ood_classes(self) -> list[tuple[str, OODClassResult]]:
+        """The numbers of the OOD classes, the hardest first; none if there are only sets."""
+        has_classes = any(ood.classes for ood in self.evaluation.oods.values())
+        return worst_ood_classes(self.evaluation) if has_classes else []
+
 
 def render_detector_page(
     chapters: Sequence[DetectorChapter],
@@ -77,4 +125,6 @@ def render_detector_page(
         chapters=chapters,
         side_by_side=side_by_side,
         definitions=DEFINITIONS,
+        max_classes=MAX_CLASSES,
+        max_bars=MAX_BARS,
     )

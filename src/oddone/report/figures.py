@@ -27,6 +27,14 @@ from oddone.wording import format_score, legible
 History = Sequence[Mapping[str, Any]]
 """The lines of a run's history.jsonl, one for each step."""
 
+TERMS = {
+    "ccm": "ccm, the class-conditional mask, is low where two views of an image lie together and "
+    "other images apart: other classes most, the same class least.",
+    "spa": "spa, stochastic positive attraction, is low where images of one class, rotated alike, "
+    "lie together.",
+}
+"""What the terms of the MCL loss mean."""
+
 
 class Illustration(NamedTuple):
     """A figure with its heading and caption."""
@@ -40,6 +48,8 @@ class Illustration(NamedTuple):
     figure: Figure
     wide: bool = False
     """Whether it is as wide as the page, and scrolls on a narrow screen."""
+    file_names: Sequence[str] = ()
+    """Where the images that it shows are found."""
 
 
 def illustrate_detector(report_data: ReportData, history: History) -> Iterator[Illustration]:
@@ -222,6 +232,18 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "that look most like each to the network, by cosine distance. Often one sees why.",
             _case_names(report_data.missed),
             draw_cases(report_data.missed, "OOD image", ANOMALOUS),
+            file_names=_file_names(report_data.missed),
+        )
+    if report_data.false_alarms:
+        yield Illustration(
+            "false-alarms",
+            "Normal images called odd",
+            "False alarms, the most anomalous first: what they are, and the three training images "
+            "that look most like each, by cosine distance. A bad picture, a wrong label, or a kind "
+            "that training did not show; if it should pass as normal, train with more of its kind.",
+            _case_names(report_data.false_alarms),
+            draw_cases(report_data.false_alarms, "test image", ANOMALOUS),
+            file_names=_file_names(report_data.false_alarms),
         )
     if report_data.misclassified:
         yield Illustration(
@@ -232,7 +254,12 @@ def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
             "by cosine distance.",
             _case_names(report_data.misclassified),
             draw_cases(report_data.misclassified, "test image", UNKNOWN),
+            file_names=_file_names(report_data.misclassified),
         )
+
+
+def _file_names(cases: Sequence[Case]) -> list[str]:
+    return [case.file_name for case in cases]
 
 
 def _case_names(cases: Sequence[Case]) -> str:
@@ -263,11 +290,18 @@ def _training_illustration(history: History) -> Illustration:
         "curves",
         "How it was trained",
         "The loss and its terms by step, smoothed over pale raw values, and the learning rate. A "
-        "loss that still falls at the end says that longer training would help.",
+        "loss that still falls at the end says that longer training would help."
+        f"{_explained_terms(series)}",
         f"Training curves: loss {losses[0]:.2f} at first, {losses[-1]:.2f} after "
         f"{steps[-1]:,} steps",
         draw_training_curves(steps, series, rates),
     )
+
+
+def _explained_terms(series: Mapping[str, object]) -> str:
+    """Return what the terms of the MCL loss are, if it has any, to be added to a caption."""
+    sentences = [f" {meaning}" for name, meaning in TERMS.items() if name in series]
+    return "".join(sentences) + (" Each may be below zero." if sentences else "")
 
 
 def _loss_curve(history: History) -> LossCurve:

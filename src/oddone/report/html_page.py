@@ -14,8 +14,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from oddone import __version__
-from oddone.report.style import figure_bytes
-from oddone.wording import describe_auroc, join_words, legible
+from oddone.report.style import svg_for_pages
+from oddone.wording import describe_auroc, describe_estimate, join_words, legible
 
 POINTS_PER_INCH = 72
 
@@ -36,7 +36,7 @@ def _shown(value: object) -> object:
 
 def _svg_uri(figure: Figure) -> str:
     """Return a figure as an address that holds the whole picture."""
-    content = base64.b64encode(figure_bytes(figure, ".svg")).decode()
+    content = base64.b64encode(svg_for_pages(figure)).decode()
     return f"data:image/svg+xml;base64,{content}"
 
 
@@ -60,6 +60,7 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "auroc_in_words": describe_auroc,
+        "estimate_in_words": describe_estimate,
         "percent": _percent,
         "size_in_points": _size_in_points,
         "svg_uri": _svg_uri,

@@ -28,9 +28,31 @@ from oddone.wording import legible
 NORMAL, ANOMALOUS, UNKNOWN = "#0072B2", "#D55E00", "#595959"
 BLACK, GREY, LIGHT_GREY, GRID = "#222222", "#6B6B6B", "#D9D9D9", "#EEEEEE"
 
+ON_COLOUR = "#FEFEFE"
+"""Of text on a strong colour: a white that stays white on a dark page."""
+
 # Lines of one chart: more colours of that palette, each with a line of its own.
 SERIES = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 DASHES = ("-", "--", "-.", ":")
+
+# What these and the colours of t-SNE become on a dark page, whose cards have the first of these.
+ON_DARK = {
+    "#FFFFFF": "#212429",
+    BLACK: "#ECECEC",
+    GREY: "#A9A9A9",
+    UNKNOWN: "#B4B4B4",
+    LIGHT_GREY: "#4A4F57",
+    GRID: "#31353C",
+    NORMAL: "#6AB7E8",
+    ANOMALOUS: "#FF9A5C",
+    "#009E73": "#45C8A2",
+    "#332288": "#9B92EE",
+    "#117733": "#56B877",
+    "#882255": "#D673A6",
+    "#AA4499": "#D488C8",
+    "#CC6677": "#E58F9D",
+    "#999933": "#BDBD5A",
+}
 
 DPI = 150
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -174,6 +196,20 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     with drawing_style():
         figure.savefig(content, format=suffix[1:], dpi=DPI, metadata=metadata)
     return content.getvalue()
+
+
+def svg_for_pages(figure: Figure) -> bytes:
+    """Return a figure as SVG that turns dark where the page around it does.
+
+    Pictures in it stay as they are, and who ignores the style sees the light figure.
+    """
+    rules = "".join(
+        f'[style*="{what}: {light.lower()}"]{{{what}:{dark.lower()}!important}}'
+        for light, dark in ON_DARK.items()
+        for what in ("fill", "stroke")
+    )
+    dark_style = f"@media(prefers-color-scheme:dark){{{rules}}}</style>"
+    return figure_bytes(figure, ".svg").replace(b"</style>", dark_style.encode(), 1)
 
 
 def check_figure_path(path: Path) -> None:

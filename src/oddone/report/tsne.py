@@ -81,7 +81,7 @@ def draw_tsne(panels: Sequence[TSNEPanel], classes: Sequence[str]) -> Figure:
 def _draw_points(axes: Axes, panel: TSNEPanel, size: float) -> None:
     for label in np.unique(panel.labels):
         across, up = panel.points[panel.labels == label].T
-        axes.plot(across, up, **_marker_style(int(label)), markersize=size, rasterized=True)
+        axes.plot(across, up, **_marker_style(int(label)), markersize=size)
     axes.set(xticks=[], yticks=[], xlabel="first t-SNE axis", ylabel="second t-SNE axis")
     axes.spines[:].set(visible=True, color=LIGHT_GREY)
 

@@ -1,15 +1,13 @@
 """How good a detector is: its accuracy, its false alarms, and how well it tells OOD images.
 
-`evaluate` shows images to a detector. `evaluate_scores` knows scores only, so it serves any other
-method too.
+`evaluate` shows images to a detector. `evaluate_verdicts` takes the verdicts of any method, and
+`evaluate_scores` its scores alone.
 """
 
-import csv
-import io
 import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Int64
@@ -19,66 +17,30 @@ from oddone import metrics
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.errors import DataError, DataWarning, SettingsError, did_you_mean
+from oddone.evaluation.results import (
+    AverageResult,
+    ClassResult,
+    Evaluation,
+    OODClassResult,
+    OODMetrics,
+    OODResult,
+    OpenOODAupr,
+)
 from oddone.progress import Progress
 from oddone.scoring import score_images
+from oddone.verdicts import Verdicts
 
 Averages = Mapping[str, Sequence[str]]
 """OOD sets to average over, by the name of the average, such as near and far."""
 
-OPENOOD_NAMES = {"tiny_imagenet": "tin", "textures": "texture"}
-"""What OpenOOD calls OOD sets that have another name here."""
-
 NO_AVERAGES: Averages = MappingProxyType({})
 
 
-class OODMetrics(NamedTuple):
-    """How well scores tell OOD from IND images, as shares from 0 to 1."""
+class ScoredSet(NamedTuple):
+    """Images, and what is thought of each."""
 
-    auroc: float
-    fpr_at_95_ind: float
-    """The share of OOD images accepted when 95 % of IND images are (the paper)."""
-    fpr_at_95_ood: float
-    """The share of IND images called anomalous when 95 % of OOD images are (OpenOOD)."""
-    aupr_in: float
-    aupr_out: float
-
-
-class OpenOODAupr(NamedTuple):
-    """AUPR as OpenOOD measures it: the points of the curve joined by straight lines."""
-
-    aupr_in: float
-    aupr_out: float
-
-
-class OODResult(NamedTuple):
-    """What became of one OOD set."""
-
-    images: int
-    detected: float | None
-    """The share that is called anomalous; None without a threshold."""
-    metrics: OODMetrics
-    openood: OpenOODAupr
-
-
-class AverageResult(NamedTuple):
-    """The means over some OOD sets, each of which counts the same."""
-
-    members: tuple[str, ...]
-    detected: float | None
-    metrics: OODMetrics
-    openood: OpenOODAupr
-
-
-class Evaluation(NamedTuple):
-    """All that was measured."""
-
-    images: int
-    accuracy: float | None
-    """The share of labelled test images that get their label; None where there are none."""
-    false_alarms: float | None
-    """The share of test images that are called anomalous; None without a threshold."""
-    oods: dict[str, OODResult]
-    averages: dict[str, AverageResult]
+    images: ImageSet
+    verdicts: Verdicts
 
 
 def evaluate(
@@ -117,7 +79,7 @@ def evaluate(
     check_averages(averages, oods)  # what is wrong is said before the long work
     ind = _loaded(source, detector, progress)
     ood_sets = {name: _loaded(ood, detector, progress) for name, ood in oods.items()}
-    labels = labels_by_name(ind, detector.classes)
+    labels_by_name(ind, detector.classes)  # raises where there is a class it does not know
     if ind.fingerprint == detector.embedder.trained.data_fingerprint:
         warnings.warn(
             f"the {len(ind):,} test images are those that the detector was trained on, so it "
@@ -126,15 +88,47 @@ def evaluate(
             stacklevel=2,
         )
     ind_verdicts = score_images(detector, ind, progress=progress, description="test images")
-    return evaluate_scores(
-        ind_verdicts.scores,
+    return evaluate_verdicts(
+        ScoredSet(ind, ind_verdicts),
         {
-            name: score_images(detector, ood, progress=progress, description=name).scores
+            name: ScoredSet(ood, score_images(detector, ood, progress=progress, description=name))
             for name, ood in ood_sets.items()
         },
-        accuracy=accuracy_where_labelled(ind_verdicts.labels, labels),
+        classes=detector.classes,
         threshold=detector.threshold,
         averages=averages,
+    )
+
+
+def evaluate_verdicts(
+    ind: ScoredSet,
+    oods: Mapping[str, ScoredSet],
+    *,
+    classes: Sequence[str],
+    threshold: float | None = None,
+    averages: Averages = NO_AVERAGES,
+) -> Evaluation:
+    """Return what verdicts are worth, of all images and class by class.
+
+    The verdicts' labels are numbers of the given classes, which are the known ones.
+    """
+    labels = labels_by_name(ind.images, classes)
+    whole = evaluate_scores(
+        ind.verdicts.scores,
+        {name: ood.verdicts.scores for name, ood in oods.items()},
+        accuracy=accuracy_where_labelled(ind.verdicts.labels, labels),
+        threshold=threshold,
+        averages=averages,
+    )
+    return whole._replace(
+        classes=_class_results(ind.verdicts, labels, classes, threshold),
+        oods={
+            name: result._replace(
+                taken_for=_taken_for(oods[name].verdicts.labels, classes),
+                classes=_ood_class_results(oods[name], ind.verdicts.scores, classes, threshold),
+            )
+            for name, result in whole.oods.items()
+        },
     )
 
 
@@ -227,50 +221,6 @@ def check_averages(averages: Averages, oods: Mapping[str, object]) -> None:
                 raise SettingsError(f"{average}: there is no OOD set {name!r}; {hint}")
 
 
-def as_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the evaluation as what JSON knows."""
-    return {
-        "images": evaluation.images,
-        "accuracy": evaluation.accuracy,
-        "false_alarms": evaluation.false_alarms,
-        "oods": {
-            name: {"images": ood.images, "detected": ood.detected, **ood.metrics._asdict()}
-            for name, ood in evaluation.oods.items()
-        },
-        "averages": {
-            name: {
-                "members": list(average.members),
-                "detected": average.detected,
-                **average.metrics._asdict(),
-            }
-            for name, average in evaluation.averages.items()
-        },
-    }
-
-
-def as_openood_csv(evaluation: Evaluation) -> str:
-    """Return the evaluation as OpenOOD writes its ood.csv, in percent.
-
-    An average follows its members as a row: near as `nearood`, far as `farood`. FPR@95 and AUPR
-    are OpenOOD's, and so are the names of the sets.
-    """
-    rest: dict[str, OODResult | AverageResult] = dict(evaluation.oods)
-    rows: list[tuple[str, OODResult | AverageResult]] = []
-    for name, average in evaluation.averages.items():
-        rows.extend((member, rest.pop(member)) for member in average.members if member in rest)
-        rows.append((f"{name}ood", average))
-    rows.extend(rest.items())
-    file = io.StringIO()
-    table = csv.writer(file)
-    table.writerow(("dataset", "FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC"))
-    for name, result in rows:
-        measured, theirs = result.metrics, result.openood
-        shares = (measured.fpr_at_95_ood, measured.auroc, *theirs, evaluation.accuracy)
-        percents = ("" if share is None else f"{100 * share:.2f}" for share in shares)
-        table.writerow((OPENOOD_NAMES.get(name, name), *percents))
-    return file.getvalue()
-
-
 def _loaded(source: ImageSet | str, detector: Detector, progress: Progress | None) -> ImageSet:
     if isinstance(source, str):
         return load(source, size=detector.image_size, progress=progress)
@@ -291,3 +241,51 @@ def _mean(members: Sequence[str], oods: Mapping[str, OODResult]) -> AverageResul
         OODMetrics(*np.mean([result.metrics for result in results], axis=0).tolist()),
         OpenOODAupr(*np.mean([result.openood for result in results], axis=0).tolist()),
     )
+
+
+def _class_results(
+    verdicts: Verdicts,
+    labels: Int64[np.ndarray, " images"],
+    classes: Sequence[str],
+    threshold: float | None,
+) -> dict[str, ClassResult]:
+    predicted = verdicts.labels.cpu().numpy()
+    labelled = labels >= 0
+    results = {}
+    for label in np.unique(labels[labelled]).tolist():
+        own, named = labels == label, labelled & (predicted == label)
+        hits = int((own & named).sum())
+        results[classes[label]] = ClassResult(
+            int(own.sum()),
+            hits / int(own.sum()),
+            hits / int(named.sum()) if named.any() else None,
+            _share_above(threshold, verdicts.scores[own]),
+        )
+    return results
+
+
+def _ood_class_results(
+    ood: ScoredSet,
+    ind_scores: Float[Tensor, " images"],
+    classes: Sequence[str],
+    threshold: float | None,
+) -> dict[str, OODClassResult]:
+    labels = ood.images.labels
+    results = {}
+    for label in np.unique(labels[labels >= 0]).tolist():
+        own = labels == label
+        scores = ood.verdicts.scores[own]
+        results[ood.images.classes[label]] = OODClassResult(
+            len(scores),
+            _share_above(threshold, scores),
+            metrics.auroc(ind_scores, scores),
+            _taken_for(ood.verdicts.labels[own], classes),
+        )
+    return results
+
+
+def _taken_for(predicted: Int[Tensor, " images"], classes: Sequence[str]) -> dict[str, float]:
+    """Return which share of the images got which label, the largest first and none that is 0."""
+    counts = predicted.bincount(minlength=len(classes)).tolist()
+    by_share = sorted(range(len(classes)), key=lambda label: -counts[label])
+    return {classes[label]: counts[label] / len(predicted) for label in by_share if counts[label]}
