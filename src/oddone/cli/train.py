@@ -1,17 +1,22 @@
 """`oddone train`: from labelled images to a detector in a run directory."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from cyclopts import App, ArgumentCollection, Parameter
-from cyclopts.config import Dict
+from cyclopts import App, Parameter
 
 from oddone.cli.loading import find_file, load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
 from oddone.cli.terminal import counted, describe_threshold, say
+from oddone.cli.train_options import (
+    ALIASES,
+    DEFAULT_PRESET,
+    resolve_settings,
+    use_full_names,
+)
 from oddone.cli.training_progress import (
     EXIT_INTERRUPTED,
     fit_and_save_detector,
@@ -20,7 +25,7 @@ from oddone.cli.training_progress import (
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
-from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.errors import DataError, SettingsError
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
@@ -31,46 +36,11 @@ from oddone.training import (
 from oddone.training.batches import check_outliers, check_source
 from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.initialise import initial_network
-from oddone.training.settings_file import read_toml, to_dict
 
-CPU = PRESETS["cpu"]()
-ALLOWED_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
-LENGTHS = ("epochs", "steps", "minutes")
+CPU = PRESETS[DEFAULT_PRESET]()
+ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
 
-
-def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Take settings without a flag from --config FILE, and those not in it from --preset NAME.
-
-    Cyclopts calls this function with the parsed command line.
-    """
-    flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
-    _check_resume(flags)
-    preset = flags["--preset"][0] if flags["--preset"] else "cpu"
-    if preset not in PRESETS:
-        hint = did_you_mean(preset, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
-        raise SettingsError(f"--preset {preset}: there is no such preset; {hint}")
-    sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
-    sources.append((f"preset {preset}", to_dict(PRESETS[preset]())))
-    length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
-    for source, tables in sources:
-        # A run has one length: from the flags, or else from the file, or else from the preset.
-        dropped = LENGTHS if length_is_set else ()
-        kept = {key: value for key, value in tables.items() if key not in dropped}
-        length_is_set |= any(length in kept for length in LENGTHS)
-        Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
-
-
-def _check_resume(flags: Mapping[str, list[str]]) -> None:
-    """Raise a SettingsError if --resume comes with options that would have no effect."""
-    ignored = [name for name, given in flags.items() if given and name not in ALLOWED_WITH_RESUME]
-    if flags["--resume"] and ignored:
-        raise SettingsError(
-            f"--resume goes on as the run began, so {', '.join(ignored)} would change nothing; "
-            f"leave it out, or begin another run with --config RUN/settings.toml"
-        )
-
-
-app = App(name="train", config=(check_whole_numbers, resolve_settings))
+app = App(name="train", config=(use_full_names, check_whole_numbers, resolve_settings))
 
 
 @app.default
@@ -84,10 +54,11 @@ def train(
     outliers: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
-    preset: str = "cpu",  # noqa: ARG001  (`resolve_settings` reads it)
+    preset: str = DEFAULT_PRESET,  # noqa: ARG001  (`resolve_settings` reads it)
     config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
-    settings: Annotated[TrainSettings, Parameter(name="*")] = CPU,
+    aliases: Annotated[tuple[str, ...], ALIAS] = (),  # noqa: ARG001  (`use_full_names` reads it)
+    settings: Annotated[TrainSettings, Parameter(name="*", negative_iterable=())] = CPU,
 ) -> int:
     """Train a detector on labelled images: the encoder, its Gaussians, and a calibrated threshold.
 
