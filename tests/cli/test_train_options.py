@@ -1,5 +1,6 @@
 """The settings of `oddone train` on its command line."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,8 +9,9 @@ import pytest
 from oddone.cli.train import app
 from oddone.cli.train_options import ALIASES
 from oddone.errors import SettingsError
-from oddone.presets import cpu
+from oddone.presets import PRESETS, cpu
 from oddone.training import TrainSettings
+from oddone.training.settings_file import to_dict
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -81,3 +83,43 @@ def test_a_mistake_with_an_alias_is_one_line(run_oddone: Run, words: str, messag
 
 def test_a_section_as_json_changes_only_what_it_names() -> None:
     assert settings_of("--batch", '{"images": 64}') == settings_of("--batch.images", "64")
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        (["--help"], "cpu"),
+        (["--preset", "paper", "--help"], "paper"),
+        (["--help", "--preset=authors"], "authors"),
+    ],
+)
+def test_the_help_shows_the_defaults_of_the_preset(
+    run_oddone: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], preset: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    code, printed, _ = run_oddone("train", *words)
+    assert code == 0
+    shown = dict(re.findall(r"(--[a-z.-]+) .*\[default: (.*?)\]", printed))
+    own = ("--debug", "--overwrite", "--strict", "--preset", "--tensorboard")  # are no settings
+    options = {name: default for name, default in shown.items() if name not in own}
+    assert options == flattened(to_dict(PRESETS[preset]()))
+
+
+def flattened(settings: dict[str, object], above: str = "--") -> dict[str, str]:
+    """Return settings by their flags, as text, with what a person needs of broken numbers."""
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        flag = above + name.replace("_", "-")
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{flag}.")
+        elif isinstance(value, list):
+            flat[flag] = " ".join(f"{number:.4g}" for number in value)
+        else:
+            flat[flag] = str(value)
+    return flat
+
+
+def test_the_help_of_an_unknown_preset_suggests_the_nearest(run_oddone: Run) -> None:
+    code, _, complained = run_oddone("train", "--help", "--preset", "papr")
+    assert code == 2
+    assert "--preset papr: there is no such preset; did you mean 'paper'?" in complained

@@ -15,6 +15,7 @@ from oddone.cli.train_options import (
     ALIASES,
     DEFAULT_PRESET,
     resolve_settings,
+    show_help_of_preset,
     use_full_names,
 )
 from oddone.cli.training_progress import (
@@ -40,7 +41,11 @@ from oddone.training.initialise import initial_network
 CPU = PRESETS[DEFAULT_PRESET]()
 ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
 
-app = App(name="train", config=(use_full_names, check_whole_numbers, resolve_settings))
+app = App(
+    name="train",
+    config=(use_full_names, check_whole_numbers, resolve_settings),
+    help_formatter=show_help_of_preset,
+)
 
 
 @app.default
@@ -84,7 +89,7 @@ def train(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Which settings to begin with: cpu, paper, authors or smoke.
+        Which settings to begin with: cpu, paper, authors or smoke; with --help, shows them.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard

@@ -1,10 +1,15 @@
 """The settings of `oddone train` on its command line: from flags, a file and a preset."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App, Argument, ArgumentCollection
 from cyclopts.config import Dict
+from cyclopts.help import HelpEntry, HelpPanel
+from cyclopts.help.formatters import DefaultFormatter
+from rich.console import Console, ConsoleOptions
 
 from oddone.errors import SettingsError, did_you_mean
 from oddone.presets import PRESETS
@@ -89,3 +94,40 @@ def _preset(name: str) -> TrainSettings:
         hint = did_you_mean(name, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
         raise SettingsError(f"--preset {name}: there is no such preset; {hint}")
     return PRESETS[name]()
+
+
+def show_help_of_preset(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+    """Print a part of the help; the defaults are those of the preset on the command line.
+
+    Cyclopts alone would show those of the dataclasses. It calls this function for every part.
+    """
+    defaults = dict(_defaults(to_dict(_preset(_preset_of(sys.argv)))))
+    entries = [_with_default(entry, defaults) for entry in panel.entries]
+    DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+
+def _preset_of(words: list[str]) -> str:
+    """Return the preset that the words of a command line name."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--preset":
+            return following
+        if word.startswith("--preset="):
+            return word.removeprefix("--preset=")
+    return DEFAULT_PRESET
+
+
+def _defaults(settings: Mapping[str, Any], above: str = "--") -> Iterator[tuple[str, str]]:
+    """Yield the flag of each setting, and its value as it would be written there."""
+    for name, value in settings.items():
+        flag = f"{above}{name.replace('_', '-')}"
+        if isinstance(value, Mapping):
+            yield from _defaults(value, f"{flag}.")
+        elif isinstance(value, list):
+            yield flag, " ".join(f"{number:.4g}" for number in value)
+        else:
+            yield flag, str(value)
+
+
+def _with_default(entry: HelpEntry, defaults: Mapping[str, str]) -> HelpEntry:
+    default = next((defaults[name] for name in entry.names if name in defaults), entry.default)
+    return entry.copy(default=default)
