@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Parameter
 
-from oddone.cli.loading import find_file, load_images
+from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
 from oddone.cli.terminal import counted, describe_threshold, say
@@ -27,6 +27,7 @@ from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import DataError, SettingsError
+from oddone.files import ENCODER_NAME, file_or_in_run
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
@@ -149,7 +150,7 @@ def _load(
         check_outliers(outlier_images, images, settings)
         provenance["outliers"] = describe_images(outliers, outlier_images, size=size, strict=strict)
     if start is not None:
-        encoder_path = find_file("encoder", start)
+        encoder_path = file_or_in_run(start, ENCODER_NAME)
         network = load_network(encoder_path)
         provenance["start"] = describe_encoder(encoder_path)
     initial_network(images, settings, start=network)  # to fail before there is a run directory

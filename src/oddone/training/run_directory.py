@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oddone.errors import SettingsError
-from oddone.files import write_atomic, write_json
+from oddone.files import DETECTOR_NAME, ENCODER_NAME, write_atomic, write_json
 from oddone.provenance import machine, now, versions
 from oddone.training.settings import TrainSettings
 from oddone.training.settings_file import as_toml, read_settings, to_dict
@@ -28,8 +28,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self.encoder_path = path / "encoder.safetensors"
-        self.detector_path = path / "detector.oddone"
+        self.encoder_path = path / ENCODER_NAME
+        self.detector_path = path / DETECTOR_NAME
         self._history = path / "history.jsonl"
 
     @staticmethod
