@@ -12,6 +12,8 @@ from oddone.transforms import POSES, AugmentSettings, Rotations
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
+WITHOUT_TRAINING = "; to fit a detector to an encoder as it is, without training, use oddone fit"
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSettings:
@@ -52,6 +54,7 @@ class OptimiserSettings:
         if not 0 < self.learning_rate < float("inf"):
             raise SettingsError(
                 f"optimiser.learning_rate={self.learning_rate}: choose a positive number"
+                f"{WITHOUT_TRAINING if self.learning_rate == 0 else ''}"
             )
         if not 0 <= self.momentum < 1:
             raise SettingsError(f"optimiser.momentum={self.momentum}: choose it in 0..1, not 1")
@@ -163,7 +166,8 @@ class TrainSettings:
             )
         for name, value in given.items():
             if not 0 < value < float("inf"):
-                raise SettingsError(f"{name}={value}: choose a positive number")
+                hint = WITHOUT_TRAINING if value == 0 else ""
+                raise SettingsError(f"{name}={value}: choose a positive number{hint}")
 
     @property
     def has_classifier(self) -> bool:
