@@ -72,7 +72,8 @@ def train(
         source = load(source, size=settings.model.image_size)
     if out is not None:
         run = _open_run(Path(out), source, settings)
-        return _train_in(run, source, encoder, false_alarms, watch, progress)
+        with run.removed_unless_begun():
+            return _train_in(run, source, encoder, false_alarms, watch, progress)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "run", settings, _provenance(source, settings))
         return _train_in(run, source, encoder, false_alarms, watch, progress)

@@ -288,3 +288,28 @@ def test_outliers_are_for_cross_entropy_alone(
     assert code == 2
     assert "objective='mcl'; choose objective='cross-entropy'" in complained
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_cannot_be_written_or_begun_is_one_line_and_leaves_nothing(
+    tmp_path: Path,
+    photos: Path,
+    run_oddone: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    before = sorted(tmp_path.iterdir())
+    for words, message in (
+        (
+            ["nowhere", "--out", photos / "run"],
+            "run cannot be written: ",
+        ),  # before it is looked for
+        ([photos, "--out", photos], "photos.npz cannot be written: "),
+        ([photos, "--out", tmp_path / "r", "--device", "mps"], "mps"),
+        ([photos, "--out", tmp_path / "r", "--tensorboard"], "oddone[tensorboard]"),
+        ([photos, "--out", tmp_path / "r", "--encoder", "resnet43"], "did you mean 'resnet34'?"),
+    ):
+        code, _, complained = run_oddone("train", *map(str, words), *SMALL)
+        assert code == 2
+        assert message in complained
+        assert complained.count("\n") == 1
+        assert sorted(tmp_path.iterdir()) == before

@@ -98,15 +98,16 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        inputs = _load_again(run)
-    else:
-        if source is None or out is None:
-            raise SettingsError(
-                "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
-            )
-        inputs, provenance = _load(source, outliers, start, settings, strict=strict)
-        run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
-    return _train(run, inputs, _tensorboard_writer(run) if tensorboard else None)
+        return _train(run, _load_again(run), tensorboard=tensorboard)
+    if source is None or out is None:
+        raise SettingsError(
+            "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
+        )
+    RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
+    inputs, provenance = _load(source, outliers, start, settings, strict=strict)
+    run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
+    with run.removed_unless_begun():
+        return _train(run, inputs, tensorboard=tensorboard)
 
 
 class TrainInputs(NamedTuple):
@@ -117,10 +118,9 @@ class TrainInputs(NamedTuple):
     start: TrainedNetwork | None
 
 
-def _train(
-    run: RunDirectory, inputs: TrainInputs, watch: Callable[[StepReport], None] | None
-) -> int:
+def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     """Train or resume a run, fit its detector, and return the exit code."""
+    watch = _tensorboard_writer(run) if tensorboard else None
     outcome = train_with_progress(
         inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers
     )

@@ -10,7 +10,9 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 from oddone.errors import SettingsError
 from oddone.files import DETECTOR_NAME, ENCODER_NAME, write_atomic, write_json
 from oddone.provenance import machine, now, versions
+from oddone.training.checkpoint import newest_checkpoint
 from oddone.training.settings import TrainSettings
 from oddone.training.settings_file import as_toml, read_settings, to_dict
 
@@ -42,23 +45,33 @@ class RunDirectory:
     ) -> "RunDirectory":
         """Return a new run's directory; one that exists is refused unless it may be replaced."""
         toml = as_toml(settings)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if not overwrite:
-                raise SettingsError(
-                    f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
-                    f"choose another --out"
-                )
-            if not (path / "settings.toml").is_file():
-                raise SettingsError(
-                    f"{path} is not a run of oddone, so --overwrite leaves it alone; "
-                    f"choose another --out"
-                )
-            shutil.rmtree(path)
+        RunDirectory.check_free(path, overwrite=overwrite)
         run = RunDirectory(path)
-        run.checkpoints.mkdir(parents=True)
-        write_json(path / "provenance.json", provenance)
-        write_atomic(path / "settings.toml", toml)
+        with _os_errors_explained(path):
+            if path.exists():
+                shutil.rmtree(path)
+            run.checkpoints.mkdir(parents=True)
+            write_json(path / "provenance.json", provenance)
+            write_atomic(path / "settings.toml", toml)
         return run
+
+    @staticmethod
+    def check_free(path: Path, *, overwrite: bool = False) -> None:
+        """Raise a SettingsError unless a new run can be written there. Nothing is changed."""
+        with _os_errors_explained(path):
+            _try_to_write(path)
+            if not any(path.iterdir() if path.exists() else ()):
+                return
+        if not overwrite:
+            raise SettingsError(
+                f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
+                f"choose another --out"
+            )
+        if not (path / "settings.toml").is_file():
+            raise SettingsError(
+                f"{path} is not a run of oddone, so --overwrite leaves it alone; "
+                f"choose another --out"
+            )
 
     @staticmethod
     def open(path: Path) -> "RunDirectory":
@@ -66,6 +79,16 @@ class RunDirectory:
         if not (path / "settings.toml").is_file():
             raise SettingsError(f"{path} is not the directory of a run: it has no settings.toml")
         return RunDirectory(path)
+
+    @contextmanager
+    def removed_unless_begun(self) -> Iterator[None]:
+        """Remove the directory if an error comes before the first step is kept."""
+        try:
+            yield
+        except Exception:
+            if newest_checkpoint(self.checkpoints) is None and not any(self.history()):
+                shutil.rmtree(self.path)
+            raise
 
     @property
     def settings(self) -> TrainSettings:
@@ -95,6 +118,30 @@ class RunDirectory:
         """Drop the lines after a step, to go on from there as if they had never been."""
         kept = [line for line in self.history() if line["step"] <= step]
         write_atomic(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+
+@contextmanager
+def _os_errors_explained(path: Path) -> Iterator[None]:
+    """Turn an OSError while a run's directory is made into a SettingsError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror or error}; choose another --out"
+        ) from error
+
+
+def _try_to_write(path: Path) -> None:
+    """Make a directory if there is none, write a file there, and remove what was made."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    finally:
+        for folder in made:
+            with suppress(OSError):  # it could not be made
+                folder.rmdir()
 
 
 def run_provenance(settings: TrainSettings) -> dict[str, Any]:
