@@ -17,7 +17,10 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from oddone.cli.train import _say_result
 from oddone.encoders import load_network
+from oddone.presets import smoke
+from oddone.training import Outcome, RunDirectory
 
 ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
 SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]
@@ -313,3 +316,16 @@ def test_a_run_that_cannot_be_written_or_begun_is_one_line_and_leaves_nothing(
         assert message in complained
         assert complained.count("\n") == 1
         assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("loss", "explained"), [(-0.5, 1), (0.5, 0)])
+def test_a_loss_below_zero_is_explained_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: float, explained: int
+) -> None:
+    run = RunDirectory.create(tmp_path / "run", smoke(), {})
+    for step, value in ((1, 3.0), (2, loss)):
+        run.append_history({"step": step, "loss": value})
+    _say_result(Outcome(finished=True, stopped=False, step=2, seconds=60.0), run)
+    printed = capsys.readouterr().out
+    assert f"2 steps in 1.0 minutes, loss 3.000 -> {loss:.3f}" in printed
+    assert printed.count("a loss below zero is as it should be") == explained

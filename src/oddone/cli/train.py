@@ -192,11 +192,16 @@ def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageS
 
 
 def _say_result(outcome: Outcome, run: RunDirectory) -> None:
-    lines = list(run.history())
+    losses = [line["loss"] for line in run.history()]
     say(
         f"done: {outcome.step:,} steps in {outcome.seconds / 60:.1f} minutes, loss "
-        f"{lines[0]['loss']:.3f} -> {lines[-1]['loss']:.3f}; the encoder is {run.encoder_path}"
+        f"{losses[0]:.3f} -> {losses[-1]:.3f}; the encoder is {run.encoder_path}"
     )
+    if losses[-1] < 0:
+        say(
+            "a loss below zero is as it should be: in MCL a row is pulled to its own class harder "
+            "than it is pushed away, so the loss is no softmax and has no lower bound at zero"
+        )
 
 
 def _say_what_is_next(detector: Detector, run: RunDirectory) -> None:
