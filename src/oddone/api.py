@@ -91,7 +91,7 @@ def fit_run(
 
     It is calibrated on those that were held out. Where none were, it has no threshold.
     """
-    if not run.encoder_path.is_file():
+    if not run.finished:
         raise SettingsError(f"{run.path} is not finished; go on with oddone train --resume")
     settings = run.settings
     trained = load_network(run.encoder_path, encoder=encoder).to(choose_device(settings.device))
@@ -113,7 +113,7 @@ def _train_in(
     watch: Callable[[StepReport], None],
     progress: Progress | None,
 ) -> Detector:
-    if not run.encoder_path.is_file():
+    if not run.finished:
         train_network(source, run.settings, run, encoder=encoder, watch=watch)
     detector = fit_run(run, source, encoder=encoder, false_alarms=false_alarms, progress=progress)
     detector.save(run.detector_path)

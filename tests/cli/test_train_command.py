@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from oddone import train as oddone_train
 from oddone.cli.train import _say_result
+from oddone.detector import Detector
 from oddone.encoders import load_network
 from oddone.presets import smoke
 from oddone.training import Outcome, RunDirectory
@@ -141,8 +144,8 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         (["fashion", "--out", "RUN", "--model.encoder-name", "resnet43"], "resnet34"),
         (["fasion", "--out", "RUN"], "fashion"),
         (["--resume", "RUN"], "is not the directory of a run"),
-        (["fashion", "--resume", "RUN"], "--resume goes on as the run began"),
-        (["--resume", "RUN", "--minutes", "1"], "so --minutes would change nothing"),
+        (["--resume", "RUN", "--minutes", "1"], "is not the directory of a run"),
+        (["--resume", "RUN", "--seed", "1"], "so --seed would change nothing"),
         (["fashion", "--out", "RUN", "--config", "none.toml"], "none.toml"),
         (["--resume", "RUN", "--start", "other"], "so --start would change nothing"),
     ],
@@ -329,3 +332,57 @@ def test_a_loss_below_zero_is_explained_once(
     printed = capsys.readouterr().out
     assert f"2 steps in 1.0 minutes, loss 3.000 -> {loss:.3f}" in printed
     assert printed.count("a loss below zero is as it should be") == explained
+
+
+def test_a_finished_run_is_extended_on_images_that_have_moved(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved.npz"
+    assert run_oddone("train", str(photos), "--out", str(run), *SMALL)[0] == 0
+    began = json.loads((run / "provenance.json").read_text())
+    before = (run / "detector.oddone").read_bytes()
+    photos.rename(moved)
+
+    def refused(*words: str, by: str) -> None:
+        code, _, complained = run_oddone("train", "--resume", str(run), *words)
+        assert code == 2
+        assert by in complained
+        assert json.loads((run / "provenance.json").read_text()) == began
+
+    refused(by=f"if the images of {run} have moved, name their place with --source")
+    noise(photos, size=16, seed=1)
+    refused("--source", str(photos), by=f"the images of {photos} have changed since {run} began")
+    refused("--source", str(moved), "--steps", "5", "--epochs", "2", by="set exactly one of epochs")
+    photos.unlink()
+
+    code, printed, complained = run_oddone(
+        "train", "--resume", str(run), "--source", str(moved), "--steps", "5"
+    )
+    assert code == 0, complained
+    assert "done: 5 steps" in printed
+    assert tomllib.loads((run / "settings.toml").read_text())["steps"] == 5
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["data"] == {**began["data"], "source": str(moved)}
+    assert [each["to"] for each in provenance["extended"]] == [{"steps": 5}]
+    assert (run / "detector.oddone").read_bytes() != before
+    assert Detector.load(run).provenance == provenance
+
+    began = provenance
+    refused("--steps", "4", by=f"{run} has made 5 steps in 0.0 minutes already")
+    refused("--epochs", "0.5", by="choose more")
+    assert run_oddone("train", "--resume", str(run))[0] == 0  # a run that is not extended
+    assert json.loads((run / "provenance.json").read_text()) == began
+
+
+def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run = tmp_path / "run"
+    oddone_train(str(photos), replace(smoke(), steps=2, held_out=0.0), out=run)
+    code, _, complained = run_oddone("train", "--resume", str(run), "--steps", "3")
+    assert code == 2
+    assert "does not say where its images are; name them with --source" in complained
+    words = ("train", str(photos), "--resume", str(run), "--steps", "3")
+    code, printed, complained = run_oddone(*words)
+    assert code == 0, complained
+    assert "done: 3 steps" in printed

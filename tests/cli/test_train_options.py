@@ -99,6 +99,7 @@ def test_the_help_shows_the_defaults_of_the_preset(
     monkeypatch.setenv("COLUMNS", "500")
     code, printed, _ = run_oddone("train", *words)
     assert code == 0
+    assert printed.startswith("Usage: oddone train ")
     shown = dict(re.findall(r"(--[a-z.-]+) .*\[default: (.*?)\]", printed))
     own = ("--debug", "--overwrite", "--strict", "--preset", "--tensorboard")  # are no settings
     options = {name: default for name, default in shown.items() if name not in own}

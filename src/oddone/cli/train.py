@@ -14,8 +14,8 @@ from oddone.cli.terminal import counted, describe_threshold, say
 from oddone.cli.train_options import (
     ALIASES,
     DEFAULT_PRESET,
+    HelpOfPreset,
     resolve_settings,
-    show_help_of_preset,
     use_full_names,
 )
 from oddone.cli.training_progress import (
@@ -35,8 +35,8 @@ from oddone.training import (
     StepReport,
     TrainSettings,
 )
-from oddone.training.batches import check_outliers, check_source
-from oddone.training.checkpoint import newest_checkpoint
+from oddone.training.batches import Batches, check_outliers, check_source
+from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.initialise import initial_network
 
 CPU = PRESETS[DEFAULT_PRESET]()
@@ -45,14 +45,13 @@ ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
 app = App(
     name="train",
     config=(use_full_names, check_whole_numbers, resolve_settings),
-    help_formatter=show_help_of_preset,
+    help_formatter=HelpOfPreset(),
 )
 
 
 @app.default
 def train(
     source: str | None = None,
-    /,
     *,
     out: Path | None = None,
     resume: Path | None = None,
@@ -69,8 +68,8 @@ def train(
     """Train a detector on labelled images: the encoder, its Gaussians, and a calibrated threshold.
 
     Examples: `oddone train fashion --preset smoke --out run`, `oddone train photos/ --out run
-    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`, `oddone train photos/ --out tuned
-    --start run --objective cross-entropy`.
+    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`, `oddone train --resume run
+    --minutes 60`, `oddone train photos/ --out tuned --start run --objective cross-entropy`.
 
     Parameters
     ----------
@@ -79,7 +78,8 @@ def train(
     out
         The run directory to make.
     resume
-        The run directory to go on with; its own settings hold.
+        The run directory to go on with; its own settings hold. With --minutes, --steps or --epochs
+        it gets a new length in all; with --source its images are found in another place.
     start
         A finished run, or its encoder.safetensors: begin with the weights of that encoder.
     outliers
@@ -98,7 +98,10 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        return _train(run, _load_again(run), tensorboard=tensorboard)
+        inputs = _load_again(run, source)
+        if settings != run.settings:
+            _extend(run, settings, inputs.images)
+        return _train(run, inputs, tensorboard=tensorboard)
     if source is None or out is None:
         raise SettingsError(
             "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
@@ -157,26 +160,55 @@ def _load(
     return TrainInputs(images, outlier_images, network), provenance
 
 
-def _load_again(run: RunDirectory) -> TrainInputs:
-    """Return what a run was begun with. Weights it started from are in its checkpoints."""
+def _extend(run: RunDirectory, settings: TrainSettings, images: ImageSet) -> None:
+    """Give a run the length of these settings, if it is longer than what is done."""
+    done = read_progress(run.checkpoints)
+    steps_per_epoch = Batches(images, settings).steps_per_epoch
+    if settings.share_done(done.step, done.seconds, steps_per_epoch) >= 1:
+        raise SettingsError(
+            f"{run.path} has made {done.step:,} steps in {done.seconds / 60:.1f} minutes already "
+            f"({done.step / steps_per_epoch:.1f} epochs), and the new length is that of the whole "
+            f"run; choose more"
+        )
+    run.extend(settings)
+
+
+def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
+    """Return what a run was begun with, its images perhaps from another place.
+
+    Weights it started from are in its checkpoints.
+    """
     provenance = run.provenance
     if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
         raise DataError(
             f"{run.path} was stopped before it had the weights of {provenance['start']['encoder']}"
             f"; begin it again, with --overwrite"
         )
-    images = _load_unchanged(provenance["data"], run)
+    # A run that was begun in Python does not say where its images are.
+    data = {"size": run.settings.model.image_size, "strict": False, **provenance["data"]}
+    if moved_to is not None:
+        data["source"] = moved_to
+    if "source" not in data:
+        raise DataError(f"{run.path} does not say where its images are; name them with --source")
+    moved = f"; if the images of {run.path} have moved, name their place with --source"
+    images = _load_unchanged(data, run, hint=moved)
+    if data != provenance["data"]:
+        run.rewrite_provenance({**provenance, "data": data})
     outliers = provenance.get("outliers")
     return TrainInputs(images, None if outliers is None else _load_unchanged(outliers, run), None)
 
 
-def _load_unchanged(described: dict[str, Any], run: RunDirectory) -> ImageSet:
+def _load_unchanged(described: dict[str, Any], run: RunDirectory, *, hint: str = "") -> ImageSet:
     """Return the images that the provenance describes; raise a DataError if they have changed."""
-    images = _load_and_describe(described["source"], described["size"], strict=described["strict"])
+    source = described["source"]
+    try:
+        images = _load_and_describe(source, described["size"], strict=described["strict"])
+    except DataError as error:
+        raise DataError(f"{error}{hint}") from error
     if images.fingerprint != described["fingerprint"]:
         raise DataError(
-            f"the images of {described['source']} have changed since {run.path} began; "
-            f"train anew with another --out"
+            f"the images of {source} have changed since {run.path} began with "
+            f"{described['images']:,} images; train anew with another --out{hint}"
         )
     return images
 

@@ -13,11 +13,17 @@ from rich.console import Console, ConsoleOptions
 
 from oddone.errors import SettingsError, did_you_mean
 from oddone.presets import PRESETS
-from oddone.training import TrainSettings
+from oddone.training import RunDirectory, TrainSettings
+from oddone.training.settings import LENGTHS
 from oddone.training.settings_file import read_toml, to_dict
 
-ALLOWED_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
-LENGTHS = ("epochs", "steps", "minutes")
+ALLOWED_WITH_RESUME = (
+    "--resume",
+    "--source",
+    *(f"--{length}" for length in LENGTHS),
+    "--tensorboard",
+    "--debug",
+)
 DEFAULT_PRESET = "cpu"
 ALIASES = {
     "--lr": "--optimiser.learning-rate",
@@ -63,13 +69,18 @@ def _section_error(section: Argument) -> SettingsError:
 def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Take settings without a flag from --config FILE, and those not in it from --preset NAME.
 
-    Cyclopts calls this function with the parsed command line.
+    With --resume RUN they are those of the run. Cyclopts calls this function with the parsed
+    command line.
     """
     flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
     _check_resume(flags)
-    preset = flags["--preset"][0] if flags["--preset"] else DEFAULT_PRESET
-    sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
-    sources.append((f"preset {preset}", to_dict(_preset(preset))))
+    if flags["--resume"]:
+        run = flags["--resume"][0]
+        sources = [(run, to_dict(RunDirectory.open(Path(run)).settings))]
+    else:
+        preset = flags["--preset"][0] if flags["--preset"] else DEFAULT_PRESET
+        sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
+        sources.append((f"preset {preset}", to_dict(_preset(preset))))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
         # A run has one length: from the flags, or else from the file, or else from the preset.
@@ -85,7 +96,8 @@ def _check_resume(flags: Mapping[str, list[str]]) -> None:
     if flags["--resume"] and ignored:
         raise SettingsError(
             f"--resume goes on as the run began, so {', '.join(ignored)} would change nothing; "
-            f"leave it out, or begin another run with --config RUN/settings.toml"
+            f"leave it out, or begin another run with --config RUN/settings.toml. Only the length "
+            f"can be changed (--minutes, --steps or --epochs), and where the images are (--source)"
         )
 
 
@@ -96,14 +108,19 @@ def _preset(name: str) -> TrainSettings:
     return PRESETS[name]()
 
 
-def show_help_of_preset(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-    """Print a part of the help; the defaults are those of the preset on the command line.
+class HelpOfPreset:
+    """Prints the help with the defaults of the preset on the command line.
 
-    Cyclopts alone would show those of the dataclasses. It calls this function for every part.
+    Cyclopts alone would show those of the dataclasses.
     """
-    defaults = dict(_defaults(to_dict(_preset(_preset_of(sys.argv)))))
-    entries = [_with_default(entry, defaults) for entry in panel.entries]
-    DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        defaults = dict(_defaults(to_dict(_preset(_preset_of(sys.argv)))))
+        entries = [_with_default(entry, defaults) for entry in panel.entries]
+        DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
+        DefaultFormatter().render_usage(console, options, usage)
 
 
 def _preset_of(words: list[str]) -> str:

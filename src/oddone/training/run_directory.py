@@ -20,9 +20,12 @@ from typing import Any
 from oddone.errors import SettingsError
 from oddone.files import DETECTOR_NAME, ENCODER_NAME, write_atomic, write_json
 from oddone.provenance import machine, now, versions
-from oddone.training.checkpoint import newest_checkpoint
-from oddone.training.settings import TrainSettings
+from oddone.training.checkpoint import newest_checkpoint, read_progress
+from oddone.training.settings import LENGTHS, TrainSettings
 from oddone.training.settings_file import as_toml, read_settings, to_dict
+
+UNFINISHED = "unfinished"
+"""In the provenance of a run that was extended and has not come to its new length yet."""
 
 
 class RunDirectory:
@@ -51,7 +54,7 @@ class RunDirectory:
             if path.exists():
                 shutil.rmtree(path)
             run.checkpoints.mkdir(parents=True)
-            write_json(path / "provenance.json", provenance)
+            run.rewrite_provenance(provenance)
             write_atomic(path / "settings.toml", toml)
         return run
 
@@ -99,6 +102,49 @@ class RunDirectory:
         content: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
         return content
 
+    @property
+    def finished(self) -> bool:
+        """Whether the encoder is there, trained for as long as the settings say."""
+        return self.encoder_path.is_file() and not self.provenance.get(UNFINISHED, False)
+
+    def extend(self, settings: TrainSettings) -> None:
+        """Give a run another length; the next training goes on with it from the last checkpoint.
+
+        The encoder and the detector of the length before stay until there are new ones. The
+        provenance says when, after which step, and from which length to which it was extended.
+        """
+        provenance, before = self.provenance, self.settings
+        progress = read_progress(self.checkpoints)
+        extension = {
+            "date": now(),
+            "step": progress.step,
+            "seconds": round(progress.seconds, 3),
+            "from": _length(before),
+            "to": _length(settings),
+        }
+        # One that came to nothing, because it was stopped before a step, is forgotten.
+        earlier = [each for each in provenance.get("extended", []) if each["step"] < progress.step]
+        self.rewrite_provenance(
+            {
+                **provenance,
+                "settings": to_dict(settings),
+                "extended": [*earlier, extension],
+                UNFINISHED: True,
+            }
+        )
+        # The settings last: who is stopped before finds the run of the old length.
+        write_atomic(self.path / "settings.toml", as_toml(settings))
+
+    def mark_finished(self) -> None:
+        """Note that a run that was extended has come to its new length."""
+        provenance = self.provenance
+        if provenance.pop(UNFINISHED, False):
+            self.rewrite_provenance(provenance)
+
+    def rewrite_provenance(self, provenance: Mapping[str, Any]) -> None:
+        """Replace the provenance, as a whole."""
+        write_json(self.path / "provenance.json", provenance)
+
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add one line to the history."""
         with self._history.open("a") as file:
@@ -142,6 +188,11 @@ def _try_to_write(path: Path) -> None:
         for folder in made:
             with suppress(OSError):  # it could not be made
                 folder.rmdir()
+
+
+def _length(settings: TrainSettings) -> dict[str, int | float]:
+    """Return the length of a run: its steps, epochs or minutes."""
+    return {name: value for name, value in to_dict(settings).items() if name in LENGTHS}
 
 
 def run_provenance(settings: TrainSettings) -> dict[str, Any]:
