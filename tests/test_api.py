@@ -60,6 +60,12 @@ def test_a_folder_with_another_run_is_refused(tmp_path: Path) -> None:
         oddone.train(tiny_source(images=96, seed=1), settings(), out=tmp_path)
 
 
+def test_a_start_that_fails_leaves_no_run_directory(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="too few"):
+        oddone.train(tiny_source(images=1), settings(), out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_where_nothing_is_held_out_there_is_no_threshold() -> None:
     assert oddone.train(SOURCE, tiny_settings(steps=1)).threshold is None
 

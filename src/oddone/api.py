@@ -147,7 +147,8 @@ def train(
         source = load(source, size=settings.model.image_size)
     if out is not None:
         run = _open_run(Path(out), source, settings)
-        return _train_in(run, source, encoder, false_alarms, watch, progress)
+        with run.removed_unless_begun():
+            return _train_in(run, source, encoder, false_alarms, watch, progress)
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "run", settings, _provenance(source, settings))
         return _train_in(run, source, encoder, false_alarms, watch, progress)
@@ -165,7 +166,7 @@ def fit_run(
 
     It is calibrated on those that were held out. Where none were, it has no threshold.
     """
-    if not run.encoder_path.is_file():
+    if not run.finished:
         raise SettingsError(f"{run.path} is not finished; go on with oddone train --resume")
     settings = run.settings
     trained = load_network(run.encoder_path, encoder=encoder).to(choose_device(settings.device))
@@ -187,7 +188,7 @@ def _train_in(
     watch: Callable[[StepReport], None],
     progress: Progress | None,
 ) -> Detector:
-    if not run.encoder_path.is_file():
+    if not run.finished:
         train_network(source, run.settings, run, encoder=encoder, watch=watch)
     detector = fit_run(run, source, encoder=encoder, false_alarms=false_alarms, progress=progress)
     detector.save(run.detector_path)

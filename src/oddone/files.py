@@ -11,6 +11,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from oddone.errors import ArtifactError
+
+ENCODER_NAME = "encoder.safetensors"
+DETECTOR_NAME = "detector.oddone"
+
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
@@ -72,3 +77,16 @@ def _in_fixed_order(content: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[end:]
+
+
+def file_or_in_run(path: Path, name: str) -> Path:
+    """Return the path of a file, or of the file of that name where a run's directory is given."""
+    if not path.is_dir():
+        return path
+    file = path / name
+    if not file.is_file():
+        raise ArtifactError(
+            f"{path} holds no {name}; name the file, or the directory of a run that oddone train "
+            f"has finished"
+        )
+    return file

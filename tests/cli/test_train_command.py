@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,12 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from oddone import train as oddone_train
+from oddone.cli.train import _say_result
+from oddone.detector import Detector
 from oddone.encoders import load_network
+from oddone.presets import smoke
+from oddone.training import Outcome, RunDirectory
 
 ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
 SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]
@@ -138,8 +144,8 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
         (["fashion", "--out", "RUN", "--model.encoder-name", "resnet43"], "resnet34"),
         (["fasion", "--out", "RUN"], "fashion"),
         (["--resume", "RUN"], "is not the directory of a run"),
-        (["fashion", "--resume", "RUN"], "--resume goes on as the run began"),
-        (["--resume", "RUN", "--minutes", "1"], "so --minutes would change nothing"),
+        (["--resume", "RUN", "--minutes", "1"], "is not the directory of a run"),
+        (["--resume", "RUN", "--seed", "1"], "so --seed would change nothing"),
         (["fashion", "--out", "RUN", "--config", "none.toml"], "none.toml"),
         (["--resume", "RUN", "--start", "other"], "so --start would change nothing"),
     ],
@@ -288,3 +294,95 @@ def test_outliers_are_for_cross_entropy_alone(
     assert code == 2
     assert "objective='mcl'; choose objective='cross-entropy'" in complained
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_cannot_be_written_or_begun_is_one_line_and_leaves_nothing(
+    tmp_path: Path,
+    photos: Path,
+    run_oddone: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    before = sorted(tmp_path.iterdir())
+    for words, message in (
+        (
+            ["nowhere", "--out", photos / "run"],
+            "run cannot be written: ",
+        ),  # before it is looked for
+        ([photos, "--out", photos], "photos.npz cannot be written: "),
+        ([photos, "--out", tmp_path / "r", "--device", "mps"], "mps"),
+        ([photos, "--out", tmp_path / "r", "--tensorboard"], "oddone[tensorboard]"),
+        ([photos, "--out", tmp_path / "r", "--encoder", "resnet43"], "did you mean 'resnet34'?"),
+    ):
+        code, _, complained = run_oddone("train", *map(str, words), *SMALL)
+        assert code == 2
+        assert message in complained
+        assert complained.count("\n") == 1
+        assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("loss", "explained"), [(-0.5, 1), (0.5, 0)])
+def test_a_loss_below_zero_is_explained_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: float, explained: int
+) -> None:
+    run = RunDirectory.create(tmp_path / "run", smoke(), {})
+    for step, value in ((1, 3.0), (2, loss)):
+        run.append_history({"step": step, "loss": value})
+    _say_result(Outcome(finished=True, stopped=False, step=2, seconds=60.0), run)
+    printed = capsys.readouterr().out
+    assert f"2 steps in 1.0 minutes, loss 3.000 -> {loss:.3f}" in printed
+    assert printed.count("a loss below zero is as it should be") == explained
+
+
+def test_a_finished_run_is_extended_on_images_that_have_moved(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, moved = tmp_path / "run", tmp_path / "moved.npz"
+    assert run_oddone("train", str(photos), "--out", str(run), *SMALL)[0] == 0
+    began = json.loads((run / "provenance.json").read_text())
+    before = (run / "detector.oddone").read_bytes()
+    photos.rename(moved)
+
+    def refused(*words: str, by: str) -> None:
+        code, _, complained = run_oddone("train", "--resume", str(run), *words)
+        assert code == 2
+        assert by in complained
+        assert json.loads((run / "provenance.json").read_text()) == began
+
+    refused(by=f"if the images of {run} have moved, name their place with --source")
+    noise(photos, size=16, seed=1)
+    refused("--source", str(photos), by=f"the images of {photos} have changed since {run} began")
+    refused("--source", str(moved), "--steps", "5", "--epochs", "2", by="set exactly one of epochs")
+    photos.unlink()
+
+    code, printed, complained = run_oddone(
+        "train", "--resume", str(run), "--source", str(moved), "--steps", "5"
+    )
+    assert code == 0, complained
+    assert "done: 5 steps" in printed
+    assert tomllib.loads((run / "settings.toml").read_text())["steps"] == 5
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert provenance["data"] == {**began["data"], "source": str(moved)}
+    assert [each["to"] for each in provenance["extended"]] == [{"steps": 5}]
+    assert (run / "detector.oddone").read_bytes() != before
+    assert Detector.load(run).provenance == provenance
+
+    began = provenance
+    refused("--steps", "4", by=f"{run} has made 5 steps in 0.0 minutes already")
+    refused("--epochs", "0.5", by="choose more")
+    assert run_oddone("train", "--resume", str(run))[0] == 0  # a run that is not extended
+    assert json.loads((run / "provenance.json").read_text()) == began
+
+
+def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run = tmp_path / "run"
+    oddone_train(str(photos), replace(smoke(), steps=2, held_out=0.0), out=run)
+    code, _, complained = run_oddone("train", "--resume", str(run), "--steps", "3")
+    assert code == 2
+    assert "does not say where its images are; name them with --source" in complained
+    words = ("train", str(photos), "--resume", str(run), "--steps", "3")
+    code, printed, complained = run_oddone(*words)
+    assert code == 0, complained
+    assert "done: 3 steps" in printed

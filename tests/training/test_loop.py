@@ -232,6 +232,32 @@ def test_a_run_directory_that_exists_is_refused_or_replaced(tmp_path: Path) -> N
         RunDirectory.open(precious)
 
 
+def test_a_place_that_cannot_be_written_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / "new" / ("x" * 300)):
+        with pytest.raises(SettingsError, match="cannot be written: .*; choose another --out"):
+            RunDirectory.check_free(path)
+        with pytest.raises(SettingsError, match="cannot be written: .*; choose another --out"):
+            begun(path, tiny_settings())
+    RunDirectory.check_free(tmp_path / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_run_that_fails_before_its_first_step_is_removed_and_any_other_is_kept(
+    tmp_path: Path,
+) -> None:
+    settings = tiny_settings(steps=2)
+    run = begun(tmp_path / "run", settings)
+    with pytest.raises(DataError), run.removed_unless_begun():
+        train_network(tiny_source(1), settings, run)
+    assert not run.path.exists()
+    run = begun(tmp_path / "run", settings)
+    train_until(1, tiny_source(), run)
+    with pytest.raises(DataError), run.removed_unless_begun():
+        train_network(tiny_source(1), settings, run)
+    assert len(list(run.history())) == 1
+
+
 def test_a_history_line_cut_short_is_left_out(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", tiny_settings())
     run.append_history({"step": 1, "loss": 2.0})

@@ -199,3 +199,16 @@ def test_the_learning_rate_may_warm_up_in_a_straight_line() -> None:
 def test_a_variant_is_a_replaced_value() -> None:
     assert replace(cpu(), minutes=None, steps=3).steps == 3
     assert smoke().steps == 20
+
+
+def test_no_training_at_all_is_refused_with_the_command_that_does_without() -> None:
+    for zero in (
+        lambda: TrainSettings(steps=0),
+        lambda: TrainSettings(epochs=0.0),
+        lambda: TrainSettings(minutes=0.0),
+        lambda: OptimiserSettings(learning_rate=0.0),
+    ):
+        with pytest.raises(SettingsError, match="=0.*: choose a positive number; .* oddone fit$"):
+            zero()
+    with pytest.raises(SettingsError, match="steps=-1: choose a positive number$"):
+        TrainSettings(steps=-1)

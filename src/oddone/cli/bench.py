@@ -33,7 +33,7 @@ from oddone.cli.loading import load_images
 from oddone.cli.options import REPEATED, sources_by_name
 from oddone.cli.out_file import check_out_file, write_out_file
 from oddone.cli.provenance import provenance_of
-from oddone.cli.terminal import counted, note, progress_bar, say, show_warnings
+from oddone.cli.terminal import counted, note, progress_with_warnings, say
 from oddone.cli.training_progress import EXIT_INTERRUPTED, train_with_progress
 from oddone.data import ImageSet
 from oddone.data.notation import EMBEDDED, SCHEMES
@@ -287,8 +287,7 @@ def _progress_by_step() -> Iterator[tuple[Callable[[str], None], Progress]]:
             nonlocal show
             step.close()
             note(sentence)
-            step.enter_context(show_warnings(Console(stderr=True)))
-            show = step.enter_context(progress_bar())
+            show = step.enter_context(progress_with_warnings())
 
         def progress(done: int, total: int, what: str) -> None:
             show(done, total, what)

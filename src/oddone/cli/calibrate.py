@@ -4,10 +4,11 @@ from pathlib import Path
 
 from cyclopts import App
 
-from oddone.cli.loading import find_file, load_images, open_detector
+from oddone.cli.loading import load_images, open_detector
 from oddone.cli.out_file import check_out_file
 from oddone.cli.terminal import describe_threshold, progress_with_warnings, say
 from oddone.errors import DataError
+from oddone.files import DETECTOR_NAME, file_or_in_run
 
 app = App(name="calibrate")
 
@@ -48,6 +49,6 @@ def calibrate(
         )
     with progress_with_warnings() as progress:
         after = before.calibrate(images, false_alarms=false_alarms, progress=progress)
-    file = find_file("detector", detector) if out is None else out
+    file = file_or_in_run(detector, DETECTOR_NAME) if out is None else out
     after.save(file)
     say(f"the detector is {file}; {describe_threshold(after)}")

@@ -128,7 +128,7 @@ def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirect
     else:
         provenance = provenance_of(KNOWN, images, settings, strict=False)
         run = RunDirectory.create(folder, settings, provenance)
-    if not run.encoder_path.exists() and train_with_progress(images, run.settings, run).stopped:
+    if not run.finished and train_with_progress(images, run.settings, run).stopped:
         raise Interrupted
     return run
 

@@ -13,9 +13,11 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from oddone.errors import DataWarning, SettingsWarning
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from oddone.detector import Detector
 
 SECONDS_BEFORE_BAR = 2.0
+SECONDS_BETWEEN_LINES = 10.0
 BROKEN_SHOWN = 20
 
 
@@ -95,21 +98,26 @@ def show_warnings(console: Console) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(
-    *columns: ProgressColumn, after_seconds: float = SECONDS_BEFORE_BAR
+    *columns: ProgressColumn,
+    after_seconds: float = SECONDS_BEFORE_BAR,
+    console: Console | None = None,
 ) -> Iterator[Callable[[int, int, str], None]]:
     """Yield a function to report progress to: how many are done, of how many, and of what.
 
     A bar appears if the work takes longer than a moment. By default its columns say how many are
-    done and how long the rest will take.
+    done and how long the rest will take. Where stderr is a file, a line appears every ten seconds.
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True) if console is None else console
+    if not console.is_interactive:
+        yield _progress_lines(console)
+        return
     bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *(columns or (MofNCompleteColumn(), TimeRemainingColumn())),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        *(columns or (MofNCompleteColumn(), TimeRemainingColumn(compact=True))),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     started = time.monotonic()
     tasks: dict[str, TaskID] = {}
@@ -131,5 +139,44 @@ def progress_bar(
 @contextmanager
 def progress_with_warnings() -> Iterator[Callable[[int, int, str], None]]:
     """Yield as `progress_bar` does, and show oddone's warnings as one line each."""
-    with show_warnings(Console(stderr=True)), progress_bar() as progress:
+    console = Console(stderr=True)
+    with show_warnings(console), progress_bar(console=console) as progress:
         yield progress
+
+
+def line_every_ten_seconds(console: Console) -> Callable[[str], None]:
+    """Return a function that prints a line, unless it has printed one in the last ten seconds."""
+    last = time.monotonic()
+
+    def show(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            console.print(Text(printable(line)), soft_wrap=True)
+
+    return show
+
+
+def describe_duration(seconds: float) -> str:
+    """Return seconds as a clock shows them: 0:07, 12:34 or 1:02:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def _progress_lines(console: Console) -> Callable[[int, int, str], None]:
+    """Return a function that reports progress as a line every ten seconds."""
+    show = line_every_ten_seconds(console)
+    began: dict[str, tuple[float, int]] = {}
+
+    def report(done: int, total: int, what: str) -> None:
+        start, already = began.setdefault(what, (time.monotonic(), done))
+        line = f"{what}: {done:,}"
+        if total:
+            line = f"{line} of {total:,} ({done / total:.0%})"
+            if done > already:
+                left = (time.monotonic() - start) * (total - done) / (done - already)
+                line = f"{line}, {describe_duration(left)} left"
+        show(line)
+
+    return report

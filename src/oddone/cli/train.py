@@ -1,17 +1,23 @@
 """`oddone train`: from labelled images to a detector in a run directory."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from cyclopts import App, ArgumentCollection, Parameter
-from cyclopts.config import Dict
+from cyclopts import App, Parameter
 
-from oddone.cli.loading import find_file, load_images
+from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
 from oddone.cli.terminal import counted, describe_threshold, say
+from oddone.cli.train_options import (
+    ALIASES,
+    DEFAULT_PRESET,
+    HelpOfPreset,
+    resolve_settings,
+    use_full_names,
+)
 from oddone.cli.training_progress import (
     EXIT_INTERRUPTED,
     fit_and_save_detector,
@@ -20,7 +26,8 @@ from oddone.cli.training_progress import (
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
-from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.errors import DataError, SettingsError
+from oddone.files import ENCODER_NAME, file_or_in_run
 from oddone.presets import PRESETS
 from oddone.training import (
     Outcome,
@@ -28,55 +35,23 @@ from oddone.training import (
     StepReport,
     TrainSettings,
 )
-from oddone.training.batches import check_outliers, check_source
-from oddone.training.checkpoint import newest_checkpoint
+from oddone.training.batches import Batches, check_outliers, check_source
+from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.initialise import initial_network
-from oddone.training.settings_file import read_toml, to_dict
 
-CPU = PRESETS["cpu"]()
-ALLOWED_WITH_RESUME = ("--resume", "--tensorboard", "--debug")
-LENGTHS = ("epochs", "steps", "minutes")
+CPU = PRESETS[DEFAULT_PRESET]()
+ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
 
-
-def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Take settings without a flag from --config FILE, and those not in it from --preset NAME.
-
-    Cyclopts calls this function with the parsed command line.
-    """
-    flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
-    _check_resume(flags)
-    preset = flags["--preset"][0] if flags["--preset"] else "cpu"
-    if preset not in PRESETS:
-        hint = did_you_mean(preset, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
-        raise SettingsError(f"--preset {preset}: there is no such preset; {hint}")
-    sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
-    sources.append((f"preset {preset}", to_dict(PRESETS[preset]())))
-    length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
-    for source, tables in sources:
-        # A run has one length: from the flags, or else from the file, or else from the preset.
-        dropped = LENGTHS if length_is_set else ()
-        kept = {key: value for key, value in tables.items() if key not in dropped}
-        length_is_set |= any(length in kept for length in LENGTHS)
-        Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
-
-
-def _check_resume(flags: Mapping[str, list[str]]) -> None:
-    """Raise a SettingsError if --resume comes with options that would have no effect."""
-    ignored = [name for name, given in flags.items() if given and name not in ALLOWED_WITH_RESUME]
-    if flags["--resume"] and ignored:
-        raise SettingsError(
-            f"--resume goes on as the run began, so {', '.join(ignored)} would change nothing; "
-            f"leave it out, or begin another run with --config RUN/settings.toml"
-        )
-
-
-app = App(name="train", config=(check_whole_numbers, resolve_settings))
+app = App(
+    name="train",
+    config=(use_full_names, check_whole_numbers, resolve_settings),
+    help_formatter=HelpOfPreset(),
+)
 
 
 @app.default
 def train(
     source: str | None = None,
-    /,
     *,
     out: Path | None = None,
     resume: Path | None = None,
@@ -84,16 +59,17 @@ def train(
     outliers: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
-    preset: str = "cpu",  # noqa: ARG001  (`resolve_settings` reads it)
+    preset: str = DEFAULT_PRESET,  # noqa: ARG001  (`resolve_settings` reads it)
     config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
-    settings: Annotated[TrainSettings, Parameter(name="*")] = CPU,
+    aliases: Annotated[tuple[str, ...], ALIAS] = (),  # noqa: ARG001  (`use_full_names` reads it)
+    settings: Annotated[TrainSettings, Parameter(name="*", negative_iterable=())] = CPU,
 ) -> int:
     """Train a detector on labelled images: the encoder, its Gaussians, and a calibrated threshold.
 
     Examples: `oddone train fashion --preset smoke --out run`, `oddone train photos/ --out run
-    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`, `oddone train photos/ --out tuned
-    --start run --objective cross-entropy`.
+    --minutes 30 --loss.alpha 0.1`, `oddone train --resume run`, `oddone train --resume run
+    --minutes 60`, `oddone train photos/ --out tuned --start run --objective cross-entropy`.
 
     Parameters
     ----------
@@ -102,7 +78,8 @@ def train(
     out
         The run directory to make.
     resume
-        The run directory to go on with; its own settings hold.
+        The run directory to go on with; its own settings hold. With --minutes, --steps or --epochs
+        it gets a new length in all; with --source its images are found in another place.
     start
         A finished run, or its encoder.safetensors: begin with the weights of that encoder.
     outliers
@@ -113,7 +90,7 @@ def train(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Which settings to begin with: cpu, paper, authors or smoke.
+        Which settings to begin with: cpu, paper, authors or smoke; with --help, shows them.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
@@ -121,15 +98,19 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        inputs = _load_again(run)
-    else:
-        if source is None or out is None:
-            raise SettingsError(
-                "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
-            )
-        inputs, provenance = _load(source, outliers, start, settings, strict=strict)
-        run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
-    return _train(run, inputs, _tensorboard_writer(run) if tensorboard else None)
+        inputs = _load_again(run, source)
+        if settings != run.settings:
+            _extend(run, settings, inputs.images)
+        return _train(run, inputs, tensorboard=tensorboard)
+    if source is None or out is None:
+        raise SettingsError(
+            "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
+        )
+    RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
+    inputs, provenance = _load(source, outliers, start, settings, strict=strict)
+    run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
+    with run.removed_unless_begun():
+        return _train(run, inputs, tensorboard=tensorboard)
 
 
 class TrainInputs(NamedTuple):
@@ -140,10 +121,9 @@ class TrainInputs(NamedTuple):
     start: TrainedNetwork | None
 
 
-def _train(
-    run: RunDirectory, inputs: TrainInputs, watch: Callable[[StepReport], None] | None
-) -> int:
+def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     """Train or resume a run, fit its detector, and return the exit code."""
+    watch = _tensorboard_writer(run) if tensorboard else None
     outcome = train_with_progress(
         inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers
     )
@@ -173,33 +153,62 @@ def _load(
         check_outliers(outlier_images, images, settings)
         provenance["outliers"] = describe_images(outliers, outlier_images, size=size, strict=strict)
     if start is not None:
-        encoder_path = find_file("encoder", start)
+        encoder_path = file_or_in_run(start, ENCODER_NAME)
         network = load_network(encoder_path)
         provenance["start"] = describe_encoder(encoder_path)
     initial_network(images, settings, start=network)  # to fail before there is a run directory
     return TrainInputs(images, outlier_images, network), provenance
 
 
-def _load_again(run: RunDirectory) -> TrainInputs:
-    """Return what a run was begun with. Weights it started from are in its checkpoints."""
+def _extend(run: RunDirectory, settings: TrainSettings, images: ImageSet) -> None:
+    """Give a run the length of these settings, if it is longer than what is done."""
+    done = read_progress(run.checkpoints)
+    steps_per_epoch = Batches(images, settings).steps_per_epoch
+    if settings.share_done(done.step, done.seconds, steps_per_epoch) >= 1:
+        raise SettingsError(
+            f"{run.path} has made {done.step:,} steps in {done.seconds / 60:.1f} minutes already "
+            f"({done.step / steps_per_epoch:.1f} epochs), and the new length is that of the whole "
+            f"run; choose more"
+        )
+    run.extend(settings)
+
+
+def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
+    """Return what a run was begun with, its images perhaps from another place.
+
+    Weights it started from are in its checkpoints.
+    """
     provenance = run.provenance
     if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
         raise DataError(
             f"{run.path} was stopped before it had the weights of {provenance['start']['encoder']}"
             f"; begin it again, with --overwrite"
         )
-    images = _load_unchanged(provenance["data"], run)
+    # A run that was begun in Python does not say where its images are.
+    data = {"size": run.settings.model.image_size, "strict": False, **provenance["data"]}
+    if moved_to is not None:
+        data["source"] = moved_to
+    if "source" not in data:
+        raise DataError(f"{run.path} does not say where its images are; name them with --source")
+    moved = f"; if the images of {run.path} have moved, name their place with --source"
+    images = _load_unchanged(data, run, hint=moved)
+    if data != provenance["data"]:
+        run.rewrite_provenance({**provenance, "data": data})
     outliers = provenance.get("outliers")
     return TrainInputs(images, None if outliers is None else _load_unchanged(outliers, run), None)
 
 
-def _load_unchanged(described: dict[str, Any], run: RunDirectory) -> ImageSet:
+def _load_unchanged(described: dict[str, Any], run: RunDirectory, *, hint: str = "") -> ImageSet:
     """Return the images that the provenance describes; raise a DataError if they have changed."""
-    images = _load_and_describe(described["source"], described["size"], strict=described["strict"])
+    source = described["source"]
+    try:
+        images = _load_and_describe(source, described["size"], strict=described["strict"])
+    except DataError as error:
+        raise DataError(f"{error}{hint}") from error
     if images.fingerprint != described["fingerprint"]:
         raise DataError(
-            f"the images of {described['source']} have changed since {run.path} began; "
-            f"train anew with another --out"
+            f"the images of {source} have changed since {run.path} began with "
+            f"{described['images']:,} images; train anew with another --out{hint}"
         )
     return images
 
@@ -215,11 +224,16 @@ def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageS
 
 
 def _say_result(outcome: Outcome, run: RunDirectory) -> None:
-    lines = list(run.history())
+    losses = [line["loss"] for line in run.history()]
     say(
         f"done: {outcome.step:,} steps in {outcome.seconds / 60:.1f} minutes, loss "
-        f"{lines[0]['loss']:.3f} -> {lines[-1]['loss']:.3f}; the encoder is {run.encoder_path}"
+        f"{losses[0]:.3f} -> {losses[-1]:.3f}; the encoder is {run.encoder_path}"
     )
+    if losses[-1] < 0:
+        say(
+            "a loss below zero is as it should be: in MCL a row is pulled to its own class harder "
+            "than it is pushed away, so the loss is no softmax and has no lower bound at zero"
+        )
 
 
 def _say_what_is_next(detector: Detector, run: RunDirectory) -> None:

@@ -1,14 +1,20 @@
 """Train with a progress bar, stop when the user presses Ctrl-C, and fit the run's detector."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from oddone.api import fit_run
-from oddone.cli.terminal import progress_with_warnings, show_warnings
+from oddone.cli.terminal import (
+    describe_duration,
+    line_every_ten_seconds,
+    progress_with_warnings,
+    show_warnings,
+)
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.device import keep_freed_memory
@@ -21,6 +27,7 @@ from oddone.training import (
     train_network,
 )
 
+BAR_WIDTH = 16
 EXIT_INTERRUPTED = 130  # the exit code of a program that SIGINT, which is Ctrl-C, has ended
 
 
@@ -71,28 +78,72 @@ def fit_and_save_detector(run: RunDirectory, images: ImageSet) -> Detector:
 
 @contextmanager
 def _training_bar(console: Console) -> Iterator[Callable[[StepReport], None]]:
-    """Yield a function that shows a report in a progress bar: step, loss, speed, time left."""
-    columns = (
-        BarColumn(bar_width=10),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[left]} left"),
-        TextColumn("{task.fields[status]}"),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("training", total=1.0, status="", left="?")
-        speed = _Speed()
+    """Yield a function that shows a report in a progress bar: time left, loss, and details.
 
-        def show(report: StepReport) -> None:
+    Details that are too many for the terminal are left out. Where stderr is a file, a line appears
+    every ten seconds.
+    """
+    speed = _Speed()
+    if not console.is_interactive:
+        print_line = line_every_ten_seconds(console)
+
+        def show_line(report: StepReport) -> None:
             speed.update(report)
-            terms = "".join(f" {name} {value:.2f}" for name, value in report.terms.items())
-            unpaired = f" unpaired {report.unpaired:.0%}" if report.unpaired else ""
-            status = (
-                f"step {report.step} loss {report.loss:.2f}{terms} "
-                f"lr {report.learning_rate:.1g} {speed.rows_per_second:.0f} rows/s{unpaired}"
-            )
-            bar.update(task, completed=report.share, status=status, left=speed.time_left())
+            details = ", ".join(_details(report, speed))
+            print_line(f"training: {report.share:.0%}, {speed.time_left()} left, {details}")
 
+        yield show_line
+        return
+
+    bar = Progress(
+        BarColumn(bar_width=BAR_WIDTH),
+        *(
+            TextColumn(f"{{task.fields[{field}]}}", markup=False, table_column=Column(no_wrap=True))
+            for field in ("numbers", "details")
+        ),
+        console=console,
+    )
+    task = bar.add_task("training", total=1.0, numbers="", details="")
+
+    def show(report: StepReport) -> None:
+        speed.update(report)
+        numbers = f"{min(report.share, 1):4.0%} {speed.time_left():>5} left"
+        width = console.width - BAR_WIDTH - len(numbers) - len("  ")
+        details = fit_into(_details(report, speed), width)
+        bar.update(task, completed=report.share, numbers=numbers, details=details)
+        bar.start()
+
+    try:
         yield show
+    finally:
+        bar.stop()
+
+
+def fit_into(parts: Iterable[str], width: int) -> str:
+    """Return the first of the parts, as many as a line of that many characters holds.
+
+    >>> fit_into(["loss 2.34", "step 120", "ccm 1.10"], 20)
+    'loss 2.34  step 120'
+    """
+    line = ""
+    for part in parts:
+        longer = f"{line}  {part}" if line else part
+        if len(longer) > width:
+            break
+        line = longer
+    return line
+
+
+def _details(report: StepReport, speed: "_Speed") -> Iterator[str]:
+    """Yield what a person may want to know of a step, the most important first."""
+    yield f"loss {report.loss:.2f}"
+    yield f"step {report.step}"
+    if report.unpaired:
+        yield f"unpaired {report.unpaired:.0%}"
+    for name, value in report.terms.items():
+        yield f"{name} {value:.2f}"
+    yield f"{speed.rows_per_second:.0f} rows/s"
+    yield f"lr {report.learning_rate:.1g}"
 
 
 class _Speed:
@@ -112,11 +163,10 @@ class _Speed:
         self.last = report
 
     def time_left(self) -> str:
-        """Return minutes and seconds, or "?" where nothing is known yet."""
+        """Return how long the rest takes, or "?" where nothing is known yet."""
         if self.last is None or self.share_per_second <= 0:
             return "?"
-        seconds = round((1 - self.last.share) / self.share_per_second)
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return describe_duration(max(0, 1 - self.last.share) / self.share_per_second)
 
     @staticmethod
     def _smooth(old: float, new: float) -> float:

@@ -36,10 +36,12 @@ from oddone.detector.rules import (
     view_distances,
 )
 from oddone.detector.settings import DetectorSettings
+from oddone.detector.summary import summary
 from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import SettingsWarning
+from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.fusion import Fuse, PerView
 from oddone.progress import Progress
 from oddone.rng import stream
@@ -189,17 +191,21 @@ class Detector:
 
     @staticmethod
     def load(path: Path | str, *, encoder: nn.Module | None = None) -> "Detector":
-        """Return the detector in a file, on the CPU.
+        """Return the detector in a file, or in the directory of a finished run, on the CPU.
 
         Parameters
         ----------
         path
-            A file that `save` has written.
+            A file that `save` has written, or the directory that `oddone train --out` has made.
         encoder
             A module such as the one that was trained, if that was one of your own.
 
         """
-        return Detector(*load_parts(path, encoder=encoder))
+        file = file_or_in_run(Path(path), DETECTOR_NAME)
+        return Detector(*load_parts(file, encoder=encoder))
+
+    def __repr__(self) -> str:
+        return summary(self)
 
     @property
     def classes(self) -> tuple[str, ...]:

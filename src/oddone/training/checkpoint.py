@@ -6,6 +6,8 @@ those two numbers are all there is to keep.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,19 +52,23 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return max(folder.glob("*.safetensors"), default=None)
 
 
+def read_progress(folder: Path) -> TrainProgress:
+    """Return how far a run has come by its last checkpoint."""
+    newest = newest_checkpoint(folder)
+    if newest is None:
+        return TrainProgress()
+    with _damage_explained(newest), safe_open(newest, framework="pt") as file:
+        return TrainProgress(**json.loads(file.metadata()["progress"]))
+
+
 @torch.no_grad()
 def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> TrainProgress:
     """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
     tensors: dict[str, Tensor] = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            progress = TrainProgress(**json.loads(file.metadata()["progress"]))
-            for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
-                tensors[name] = file.get_tensor(name)
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}); delete it, and --resume goes on from the one before"
-        ) from error
+    with _damage_explained(path), safe_open(path, framework="pt") as file:
+        progress = TrainProgress(**json.loads(file.metadata()["progress"]))
+        for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
+            tensors[name] = file.get_tensor(name)
     network.load_state_dict(_below("network.", tensors))
     momenta = _below("momentum.", tensors)
     for name, parameter in network.named_parameters():
@@ -71,6 +77,17 @@ def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) 
             momentum = torch.empty_like(parameter).copy_(momenta[name])
             optimiser.state[parameter]["momentum_buffer"] = momentum
     return progress
+
+
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    """Turn what is raised by a file that is no checkpoint into a DataError that names it."""
+    try:
+        yield
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise DataError(
+            f"{path} is damaged ({error}); delete it, and --resume goes on from the one before"
+        ) from error
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

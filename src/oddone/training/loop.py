@@ -130,6 +130,7 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
             source.fingerprint,
         )
         save_network(run.encoder_path, trained)
+        run.mark_finished()
     return Outcome(finished, stopped, trainer.step, trainer.seconds)
 
 
@@ -221,12 +222,7 @@ class _Trainer:
     @property
     def share(self) -> float:
         """How much of the run is done."""
-        if self.settings.minutes is not None:
-            return self.seconds / (60 * self.settings.minutes)
-        if self.settings.steps is not None:
-            return self.step / self.settings.steps
-        assert self.settings.epochs is not None  # noqa: S101  (one of the three is always set)
-        return self.step / math.ceil(self.settings.epochs * self.batches.steps_per_epoch)
+        return self.settings.share_done(self.step, self.seconds, self.batches.steps_per_epoch)
 
     def encode(self, network: Network, views: CroppedViews) -> Encoded:
         """Return what the network, or its twin, makes of the views."""

@@ -10,16 +10,22 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from oddone.errors import SettingsError
-from oddone.files import write_atomic, write_json
+from oddone.files import DETECTOR_NAME, ENCODER_NAME, write_atomic, write_json
 from oddone.provenance import machine, now, versions
-from oddone.training.settings import TrainSettings
+from oddone.training.checkpoint import newest_checkpoint, read_progress
+from oddone.training.settings import LENGTHS, TrainSettings
 from oddone.training.settings_file import as_toml, read_settings, to_dict
+
+UNFINISHED = "unfinished"
+"""In the provenance of a run that was extended and has not come to its new length yet."""
 
 
 class RunDirectory:
@@ -28,8 +34,8 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self.encoder_path = path / "encoder.safetensors"
-        self.detector_path = path / "detector.oddone"
+        self.encoder_path = path / ENCODER_NAME
+        self.detector_path = path / DETECTOR_NAME
         self._history = path / "history.jsonl"
 
     @staticmethod
@@ -42,23 +48,33 @@ class RunDirectory:
     ) -> "RunDirectory":
         """Return a new run's directory; one that exists is refused unless it may be replaced."""
         toml = as_toml(settings)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if not overwrite:
-                raise SettingsError(
-                    f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
-                    f"choose another --out"
-                )
-            if not (path / "settings.toml").is_file():
-                raise SettingsError(
-                    f"{path} is not a run of oddone, so --overwrite leaves it alone; "
-                    f"choose another --out"
-                )
-            shutil.rmtree(path)
+        RunDirectory.check_free(path, overwrite=overwrite)
         run = RunDirectory(path)
-        run.checkpoints.mkdir(parents=True)
-        write_json(path / "provenance.json", provenance)
-        write_atomic(path / "settings.toml", toml)
+        with _os_errors_explained(path):
+            if path.exists():
+                shutil.rmtree(path)
+            run.checkpoints.mkdir(parents=True)
+            run.rewrite_provenance(provenance)
+            write_atomic(path / "settings.toml", toml)
         return run
+
+    @staticmethod
+    def check_free(path: Path, *, overwrite: bool = False) -> None:
+        """Raise a SettingsError unless a new run can be written there. Nothing is changed."""
+        with _os_errors_explained(path):
+            _try_to_write(path)
+            if not any(path.iterdir() if path.exists() else ()):
+                return
+        if not overwrite:
+            raise SettingsError(
+                f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
+                f"choose another --out"
+            )
+        if not (path / "settings.toml").is_file():
+            raise SettingsError(
+                f"{path} is not a run of oddone, so --overwrite leaves it alone; "
+                f"choose another --out"
+            )
 
     @staticmethod
     def open(path: Path) -> "RunDirectory":
@@ -66,6 +82,16 @@ class RunDirectory:
         if not (path / "settings.toml").is_file():
             raise SettingsError(f"{path} is not the directory of a run: it has no settings.toml")
         return RunDirectory(path)
+
+    @contextmanager
+    def removed_unless_begun(self) -> Iterator[None]:
+        """Remove the directory if an error comes before the first step is kept."""
+        try:
+            yield
+        except Exception:
+            if newest_checkpoint(self.checkpoints) is None and not any(self.history()):
+                shutil.rmtree(self.path)
+            raise
 
     @property
     def settings(self) -> TrainSettings:
@@ -75,6 +101,49 @@ class RunDirectory:
     def provenance(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
         return content
+
+    @property
+    def finished(self) -> bool:
+        """Whether the encoder is there, trained for as long as the settings say."""
+        return self.encoder_path.is_file() and not self.provenance.get(UNFINISHED, False)
+
+    def extend(self, settings: TrainSettings) -> None:
+        """Give a run another length; the next training goes on with it from the last checkpoint.
+
+        The encoder and the detector of the length before stay until there are new ones. The
+        provenance says when, after which step, and from which length to which it was extended.
+        """
+        provenance, before = self.provenance, self.settings
+        progress = read_progress(self.checkpoints)
+        extension = {
+            "date": now(),
+            "step": progress.step,
+            "seconds": round(progress.seconds, 3),
+            "from": _length(before),
+            "to": _length(settings),
+        }
+        # One that came to nothing, because it was stopped before a step, is forgotten.
+        earlier = [each for each in provenance.get("extended", []) if each["step"] < progress.step]
+        self.rewrite_provenance(
+            {
+                **provenance,
+                "settings": to_dict(settings),
+                "extended": [*earlier, extension],
+                UNFINISHED: True,
+            }
+        )
+        # The settings last: who is stopped before finds the run of the old length.
+        write_atomic(self.path / "settings.toml", as_toml(settings))
+
+    def mark_finished(self) -> None:
+        """Note that a run that was extended has come to its new length."""
+        provenance = self.provenance
+        if provenance.pop(UNFINISHED, False):
+            self.rewrite_provenance(provenance)
+
+    def rewrite_provenance(self, provenance: Mapping[str, Any]) -> None:
+        """Replace the provenance, as a whole."""
+        write_json(self.path / "provenance.json", provenance)
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add one line to the history."""
@@ -95,6 +164,35 @@ class RunDirectory:
         """Drop the lines after a step, to go on from there as if they had never been."""
         kept = [line for line in self.history() if line["step"] <= step]
         write_atomic(self._history, "".join(json.dumps(line) + "\n" for line in kept).encode())
+
+
+@contextmanager
+def _os_errors_explained(path: Path) -> Iterator[None]:
+    """Turn an OSError while a run's directory is made into a SettingsError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror or error}; choose another --out"
+        ) from error
+
+
+def _try_to_write(path: Path) -> None:
+    """Make a directory if there is none, write a file there, and remove what was made."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    finally:
+        for folder in made:
+            with suppress(OSError):  # it could not be made
+                folder.rmdir()
+
+
+def _length(settings: TrainSettings) -> dict[str, int | float]:
+    """Return the length of a run: its steps, epochs or minutes."""
+    return {name: value for name, value in to_dict(settings).items() if name in LENGTHS}
 
 
 def run_provenance(settings: TrainSettings) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Everything that decides what a training run does. Frozen, complete, checked at birth."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -11,6 +12,10 @@ from oddone.transforms import POSES, AugmentSettings, Rotations
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
+
+LENGTHS = ("epochs", "steps", "minutes")
+"""A run has exactly one of these."""
+WITHOUT_TRAINING = "; to fit a detector to an encoder as it is, without training, use oddone fit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,7 @@ class OptimiserSettings:
         if not 0 < self.learning_rate < float("inf"):
             raise SettingsError(
                 f"optimiser.learning_rate={self.learning_rate}: choose a positive number"
+                f"{WITHOUT_TRAINING if self.learning_rate == 0 else ''}"
             )
         if not 0 <= self.momentum < 1:
             raise SettingsError(f"optimiser.momentum={self.momentum}: choose it in 0..1, not 1")
@@ -154,7 +160,7 @@ class TrainSettings:
             )
 
     def _check_length(self) -> None:
-        lengths = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
+        lengths = {name: getattr(self, name) for name in LENGTHS}
         given = {name: value for name, value in lengths.items() if value is not None}
         if len(given) != 1:
             raise SettingsError(
@@ -163,7 +169,28 @@ class TrainSettings:
             )
         for name, value in given.items():
             if not 0 < value < float("inf"):
-                raise SettingsError(f"{name}={value}: choose a positive number")
+                hint = WITHOUT_TRAINING if value == 0 else ""
+                raise SettingsError(f"{name}={value}: choose a positive number{hint}")
+
+    def share_done(self, step: int, seconds: float, steps_per_epoch: int) -> float:
+        """Return how much of the run is done after so many steps in so many seconds.
+
+        Parameters
+        ----------
+        step
+            How many steps were made.
+        seconds
+            How long they took.
+        steps_per_epoch
+            How many steps show every image once.
+
+        """
+        if self.minutes is not None:
+            return seconds / (60 * self.minutes)
+        if self.steps is not None:
+            return step / self.steps
+        assert self.epochs is not None  # noqa: S101  (one of the three is always set)
+        return step / math.ceil(self.epochs * steps_per_epoch)
 
     @property
     def has_classifier(self) -> bool:

@@ -1,0 +1,150 @@
+"""The settings of `oddone train` on its command line: from flags, a file and a preset."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App, Argument, ArgumentCollection
+from cyclopts.config import Dict
+from cyclopts.help import HelpEntry, HelpPanel
+from cyclopts.help.formatters import DefaultFormatter
+from rich.console import Console, ConsoleOptions
+
+from oddone.errors import SettingsError, did_you_mean
+from oddone.presets import PRESETS
+from oddone.training import RunDirectory, TrainSettings
+from oddone.training.settings import LENGTHS
+from oddone.training.settings_file import read_toml, to_dict
+
+ALLOWED_WITH_RESUME = (
+    "--resume",
+    "--source",
+    *(f"--{length}" for length in LENGTHS),
+    "--tensorboard",
+    "--debug",
+)
+DEFAULT_PRESET = "cpu"
+ALIASES = {
+    "--lr": "--optimiser.learning-rate",
+    "--learning-rate": "--optimiser.learning-rate",
+    "--momentum": "--optimiser.momentum",
+    "--weight-decay": "--optimiser.weight-decay",
+    "--batch-size": "--batch.images",
+    "--size": "--model.image-size",
+    "--image-size": "--model.image-size",
+    "--encoder": "--model.encoder-name",
+    "--temperature": "--loss.temperature",
+    "--alpha": "--loss.alpha",
+    "--beta": "--loss.beta",
+}
+"""The usual names of some settings, and what the help calls them."""
+
+
+def use_full_names(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give the values of aliases to the settings that they stand for; refuse a value for a section.
+
+    Cyclopts calls this function with the parsed command line.
+    """
+    by_name = {argument.name: argument for argument in arguments}
+    aliases = by_name[next(iter(ALIASES))]  # one argument, whose names are all aliases
+    for token in aliases.tokens:
+        assert token.keyword is not None  # noqa: S101  (an alias is never given by position)
+        by_name[ALIASES[token.keyword]].append(token.evolve(index=0))
+    aliases.tokens = []
+    for argument in arguments:
+        if argument.tokens and argument.children:
+            raise _section_error(argument)
+
+
+def _section_error(section: Argument) -> SettingsError:
+    """Return what is wrong with `--batch 64`, which names no setting."""
+    *others, last = (child.name for child in section.children)
+    return SettingsError(
+        f"{section.name} {section.tokens[0].value}: {section.name} alone is no setting; choose "
+        f"{', '.join(others)} or {last}"
+    )
+
+
+def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Take settings without a flag from --config FILE, and those not in it from --preset NAME.
+
+    With --resume RUN they are those of the run. Cyclopts calls this function with the parsed
+    command line.
+    """
+    flags = {argument.name: [token.value for token in argument.tokens] for argument in arguments}
+    _check_resume(flags)
+    if flags["--resume"]:
+        run = flags["--resume"][0]
+        sources = [(run, to_dict(RunDirectory.open(Path(run)).settings))]
+    else:
+        preset = flags["--preset"][0] if flags["--preset"] else DEFAULT_PRESET
+        sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
+        sources.append((f"preset {preset}", to_dict(_preset(preset))))
+    length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
+    for source, tables in sources:
+        # A run has one length: from the flags, or else from the file, or else from the preset.
+        dropped = LENGTHS if length_is_set else ()
+        kept = {key: value for key, value in tables.items() if key not in dropped}
+        length_is_set |= any(length in kept for length in LENGTHS)
+        Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
+
+
+def _check_resume(flags: Mapping[str, list[str]]) -> None:
+    """Raise a SettingsError if --resume comes with options that would have no effect."""
+    ignored = [name for name, given in flags.items() if given and name not in ALLOWED_WITH_RESUME]
+    if flags["--resume"] and ignored:
+        raise SettingsError(
+            f"--resume goes on as the run began, so {', '.join(ignored)} would change nothing; "
+            f"leave it out, or begin another run with --config RUN/settings.toml. Only the length "
+            f"can be changed (--minutes, --steps or --epochs), and where the images are (--source)"
+        )
+
+
+def _preset(name: str) -> TrainSettings:
+    if name not in PRESETS:
+        hint = did_you_mean(name, PRESETS, otherwise=f"the presets are {', '.join(PRESETS)}")
+        raise SettingsError(f"--preset {name}: there is no such preset; {hint}")
+    return PRESETS[name]()
+
+
+class HelpOfPreset:
+    """Prints the help with the defaults of the preset on the command line.
+
+    Cyclopts alone would show those of the dataclasses.
+    """
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        defaults = dict(_defaults(to_dict(_preset(_preset_of(sys.argv)))))
+        entries = [_with_default(entry, defaults) for entry in panel.entries]
+        DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
+        DefaultFormatter().render_usage(console, options, usage)
+
+
+def _preset_of(words: list[str]) -> str:
+    """Return the preset that the words of a command line name."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "--preset":
+            return following
+        if word.startswith("--preset="):
+            return word.removeprefix("--preset=")
+    return DEFAULT_PRESET
+
+
+def _defaults(settings: Mapping[str, Any], above: str = "--") -> Iterator[tuple[str, str]]:
+    """Yield the flag of each setting, and its value as it would be written there."""
+    for name, value in settings.items():
+        flag = f"{above}{name.replace('_', '-')}"
+        if isinstance(value, Mapping):
+            yield from _defaults(value, f"{flag}.")
+        elif isinstance(value, list):
+            yield flag, " ".join(f"{number:.4g}" for number in value)
+        else:
+            yield flag, str(value)
+
+
+def _with_default(entry: HelpEntry, defaults: Mapping[str, str]) -> HelpEntry:
+    default = next((defaults[name] for name in entry.names if name in defaults), entry.default)
+    return entry.copy(default=default)

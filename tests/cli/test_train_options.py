@@ -1,0 +1,126 @@
+"""The settings of `oddone train` on its command line."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from oddone.cli.train import app
+from oddone.cli.train_options import ALIASES
+from oddone.errors import SettingsError
+from oddone.presets import PRESETS, cpu
+from oddone.training import TrainSettings
+from oddone.training.settings_file import to_dict
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def settings_of(*words: str) -> TrainSettings:
+    """Return the settings that a command line sets."""
+    command = ["photos", "--out", "run", *words]
+    _, bound, _ = app.parse_args(command, exit_on_error=False, print_error=False)
+    settings = bound.arguments.get("settings", cpu())
+    assert isinstance(settings, TrainSettings)
+    return settings
+
+
+def test_the_usual_names_of_settings_work() -> None:
+    settings = settings_of(
+        "--lr", "0.1", "--batch-size=64", "--size", "48", "--encoder", "resnet18", "--alpha", "0.2"
+    )
+    before = cpu()
+    assert settings == replace(
+        before,
+        optimiser=replace(before.optimiser, learning_rate=0.1),
+        batch=replace(before.batch, images=64),
+        model=replace(before.model, image_size=48, encoder_name="resnet18"),
+        loss=replace(before.loss, alpha=0.2),
+    )
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_every_alias_sets_what_the_full_name_sets(alias: str, name: str) -> None:
+    value = "resnet34" if alias == "--encoder" else "33" if "image" in name else "0.15"
+    assert settings_of(alias, value) == settings_of(name, value) != cpu()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--batch 64", "--batch alone is no setting; choose --batch.images, --batch.poses-per"),
+        ("--loss=0.1", "choose --loss.temperature, --loss.alpha, --loss.beta,"),
+        ("--model resnet18", "--model.encoder-name, --model.image-size, --model.head-hidden or"),
+        ("--optimiser sgd", "--optimiser sgd: --optimiser alone is no setting; choose --optimis"),
+        ("--augment none", "choose --augment.crop-scale,"),
+        ("--batch-size 2.5", "--batch.images 2.5: choose a whole number, such as 2"),
+        ("--lr 0", "optimiser.learning_rate=0.0: choose a positive number"),
+    ],
+)
+def test_a_section_without_a_setting_and_a_wrong_value_of_an_alias_are_refused(
+    words: str, message: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_of(*words.split())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--lr 0.1 --optimiser.learning-rate 0.2", "Parameter --lr specified multiple times"),
+        ("--lr fast", 'Invalid value for --lr: unable to convert "fast" into float'),
+        ("--lrr 0.1", "Unknown option: --lrr. Did you mean --lr?"),
+        ("--augment.empty-crop-scale", "Unknown option: --augment.empty-crop-scale"),
+    ],
+)
+def test_a_mistake_with_an_alias_is_one_line(run_oddone: Run, words: str, message: str) -> None:
+    code, printed, complained = run_oddone("train", "photos", "--out", "run", *words.split())
+    assert (code, printed) == (2, "")
+    assert message in complained
+    assert complained.count("\n") == 1
+
+
+def test_a_section_as_json_changes_only_what_it_names() -> None:
+    assert settings_of("--batch", '{"images": 64}') == settings_of("--batch.images", "64")
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        (["--help"], "cpu"),
+        (["--preset", "paper", "--help"], "paper"),
+        (["--help", "--preset=authors"], "authors"),
+    ],
+)
+def test_the_help_shows_the_defaults_of_the_preset(
+    run_oddone: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], preset: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    code, printed, _ = run_oddone("train", *words)
+    assert code == 0
+    assert printed.startswith("Usage: oddone train ")
+    shown = dict(re.findall(r"(--[a-z.-]+) .*\[default: (.*?)\]", printed))
+    own = ("--debug", "--overwrite", "--strict", "--preset", "--tensorboard")  # are no settings
+    options = {name: default for name, default in shown.items() if name not in own}
+    assert options == flattened(to_dict(PRESETS[preset]()))
+
+
+def flattened(settings: dict[str, object], above: str = "--") -> dict[str, str]:
+    """Return settings by their flags, as text, with what a person needs of broken numbers."""
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        flag = above + name.replace("_", "-")
+        if isinstance(value, dict):
+            flat |= flattened(value, f"{flag}.")
+        elif isinstance(value, list):
+            flat[flag] = " ".join(f"{number:.4g}" for number in value)
+        else:
+            flat[flag] = str(value)
+    return flat
+
+
+def test_the_help_of_an_unknown_preset_suggests_the_nearest(run_oddone: Run) -> None:
+    code, _, complained = run_oddone("train", "--help", "--preset", "papr")
+    assert code == 2
+    assert "--preset papr: there is no such preset; did you mean 'paper'?" in complained
