@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from oddone.cli import terminal
+from oddone.cli.loading import load_images
 from oddone.data import download
 
 Run = Callable[..., tuple[int, str, str]]
@@ -61,6 +62,30 @@ def test_info_of_a_folder_lists_broken_files_with_the_reason(run: Run, photos: P
     assert "1 file could not be read:" in printed
     broken = next(line for line in printed.splitlines() if "3 [bold].png" in line)
     assert broken.split(": ", maxsplit=1)[1]
+
+
+def test_info_counts_what_was_left_out_by_ending(run: Run, photos: Path) -> None:
+    assert "left out" not in run("info", str(photos))[1]
+    for name in ("a.txt", "cat/b.txt", "dog/film.mov", "dog/README"):
+        (photos / name).write_text("no picture")
+    assert "\nleft out: 2 .txt, 1 .mov, 1 without ending\n" in run("info", str(photos))[1]
+
+
+def test_what_was_left_out_is_one_short_line() -> None:
+    many = {f".{ending}": ord(ending) * 100 for ending in "abcdefg"}
+    shown = "left out: 10,300 .g, 10,200 .f, 10,100 .e, 10,000 .d, 9,900 .c, 19,500 others"
+    assert terminal.describe_left_out(many) == shown
+
+
+def test_every_command_that_loads_images_says_what_was_left_out(
+    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(photos.parent / "cache"))
+    (photos / "cat" / "film.mov").touch()
+    load_images(str(photos), 32)
+    printed = capsys.readouterr().out
+    assert "1 file could not be read:" in printed
+    assert printed.endswith("left out: 1 .mov\n")
 
 
 def test_a_broken_file_whose_name_is_no_unicode_can_still_be_told(run: Run, photos: Path) -> None:

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 CORNERS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0))  # from the top left, by rows
@@ -29,6 +30,14 @@ def noise(seed: int = 0, width: int = 40, height: int = 40) -> Image.Image:
 def encoded(image: Image.Image, form: str, **options: object) -> bytes:
     stream = io.BytesIO()
     image.save(stream, form, **options)
+    return stream.getvalue()
+
+
+def heic(image: Image.Image, **options: object) -> bytes:
+    """Return the picture as phones write it; skip the test without the extra for that."""
+    package = pytest.importorskip("pillow_heif")
+    stream = io.BytesIO()
+    package.from_pillow(image).save(stream, format="HEIF", quality=95, chroma=444, **options)
     return stream.getvalue()
 
 

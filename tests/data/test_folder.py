@@ -44,9 +44,9 @@ def test_a_flat_folder_has_no_labels(root: Path) -> None:
     assert image_set.labels.tolist() == [-1] * 6
 
 
-def test_hidden_and_other_files_are_ignored_without_a_word(root: Path) -> None:
+def test_hidden_files_are_ignored_without_a_word_and_others_counted(root: Path) -> None:
     before = read_labelled_folder(root).fingerprint
-    for name in (".DS_Store", "Thumbs.db", "notes.txt", "._0.png"):
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini", "notes.txt", "._0.png"):
         (root / "cat" / name).write_text("no picture")
         (root / name).write_text("no picture")
     make_folder(root / ".git", {"objects": 1})
@@ -54,6 +54,7 @@ def test_hidden_and_other_files_are_ignored_without_a_word(root: Path) -> None:
     image_set = read_labelled_folder(root)
     assert image_set.fingerprint == before
     assert image_set.broken == ()
+    assert image_set.left_out == {".txt": 2}
 
 
 def test_what_does_not_decode_is_listed_and_the_rest_goes_on(root: Path) -> None:
@@ -129,6 +130,7 @@ def test_loops_of_links_end(root: Path) -> None:
 def test_links_to_nowhere_and_pipes_are_listed(root: Path) -> None:
     (root / "cat" / "gone.png").symlink_to(root / "gone.png")
     os.mkfifo(root / "dog" / "pipe.jpg")
+    os.mkfifo(root / "dog" / "pipe without ending")
     broken = read_labelled_folder(root).broken
     assert [file.reason for file in broken] == ["no such file or directory", "not a regular file"]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from oddone.cli.terminal import list_broken, progress_bar
+from oddone.cli.terminal import progress_bar, say_what_is_missing
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.device import choose_device
@@ -12,10 +12,10 @@ from oddone.training import RunDirectory
 
 
 def load_images(source: str, size: int | None, *, strict: bool = False) -> ImageSet:
-    """Return the images of a source, with a progress bar; list the files that cannot be read."""
+    """Return the images of a source, with a progress bar; say which files are not used."""
     with progress_bar() as progress:
         images = load(source, size=size, strict=strict, progress=progress)
-    list_broken(images.broken)
+    say_what_is_missing(images)
     return images
 
 

@@ -10,8 +10,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 import platformdirs
 
 from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
+from oddone.data.formats import NEEDS_HEIF, heic_is_readable
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
@@ -48,6 +49,8 @@ class Listing:
     classes: tuple[str, ...]
     skipped: tuple[BrokenFile, ...] = ()
     """Files that are known to be unusable before they are decoded."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many files are no pictures, by their endings."""
 
     def fingerprint(self, size: int) -> str:
         """Return a hash that changes with the files and labels, but not with the root's path."""
@@ -125,13 +128,19 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         return None
     if images.shape != (len(good), 3, size, size) or images.dtype != np.uint8:
         return None
+    fingerprint = entry.name
+    if any(file.reason == NEEDS_HEIF for file in broken):
+        if heic_is_readable():
+            return None  # it was decoded before the package was installed
+        fingerprint = hashlib.sha256(f"{entry.name} without HEIC".encode()).hexdigest()[:16]
     return ImageSet(
         images=images,
         labels=np.array([file.label for file in files], dtype=np.int64),
         classes=listing.classes,
         paths=tuple(str(listing.root / file.name) for file in files),
-        fingerprint=entry.name,
+        fingerprint=fingerprint,
         broken=(*listing.skipped, *broken),
+        left_out=listing.left_out,
     )
 
 

@@ -14,30 +14,11 @@ from typing import TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageFile,
-    JpegImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import Image, ImageFile
 
+from oddone.data.formats import START, format_of, reader_or_reason
 from oddone.progress import Progress
 
-ENDINGS = frozenset(
-    {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
-)
-FORMATS = {  # the formats that are tried, and the plugins that make Pillow know them
-    "JPEG": JpegImagePlugin,
-    "PNG": PngImagePlugin,
-    "WEBP": WebPImagePlugin,
-    "BMP": BmpImagePlugin,
-    "GIF": GifImagePlugin,
-    "TIFF": TiffImagePlugin,
-}
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
 
@@ -54,7 +35,8 @@ _UPRIGHT = {
 
 # What Pillow raises for a damaged file. Its own errors are OSErrors (truncated data, unknown
 # compression) and SyntaxErrors (broken structure); ValueErrors come from impossible headers and
-# unsupported conversions; the others come from plugins that parse nonsense.
+# unsupported conversions; the others come from plugins that parse nonsense, RuntimeErrors from
+# that for HEIC.
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -63,6 +45,7 @@ _DAMAGE = (
     IndexError,
     KeyError,
     OverflowError,
+    RuntimeError,
     TypeError,
     ZeroDivisionError,
     struct.error,
@@ -207,21 +190,22 @@ def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
     """Return the picture with only its header read.
 
     Image.open does the same, but it warns of large pictures, and a single thread cannot catch
-    warnings. So this is its loop without the warning.
+    warnings. So the format is told here.
     """
-    start = stream.read(16)
+    start = stream.read(START)
     if not start:
         raise BrokenImageError("empty file")
-    for name in FORMATS:
-        factory, accept = Image.OPEN[name]
-        if accept is None or accept(start) is not True:
-            continue
-        stream.seek(0)
-        try:
-            return factory(stream, "")
-        except (SyntaxError, IndexError, TypeError, struct.error) as error:
-            raise BrokenImageError(f"damaged {name} header") from error
-    raise BrokenImageError("not an image of a known format")
+    name = format_of(start)
+    if name is None:
+        raise BrokenImageError("not an image of a known format")
+    reader = reader_or_reason(name)
+    if isinstance(reader, str):
+        raise BrokenImageError(reader)
+    stream.seek(0)
+    try:
+        return reader(stream, "")
+    except (SyntaxError, IndexError, TypeError, struct.error) as error:
+        raise BrokenImageError(f"damaged {name} header") from error
 
 
 def _reason(error: Exception) -> str:

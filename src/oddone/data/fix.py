@@ -13,13 +13,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from oddone.data.decode import (
-    ENDINGS,
-    BrokenImageError,
-    in_parallel,
-    read_picture,
-    without_warnings,
-)
+from oddone.data.decode import BrokenImageError, in_parallel, read_picture, without_warnings
+from oddone.data.formats import ENDINGS
 from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError
 from oddone.progress import Progress

@@ -1,21 +1,28 @@
 """Folders of picture files: one subfolder for each class, or all without labels."""
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
 from statistics import median
 
 from oddone.data.cache import ListedFile, Listing, load_or_decode
-from oddone.data.decode import ENDINGS, shorter_side, without_warnings
+from oddone.data.decode import shorter_side, without_warnings
+from oddone.data.file_tree import (
+    NAMES_SHOWN,
+    class_folders,
+    describe_contents,
+    look_below,
+    look_beside_classes,
+    stat_or_reason,
+)
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
 
 SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is chosen
 SAMPLE = 200  # picture files whose size is looked at for that
-NAMES_SHOWN = 5  # in an error message
 
 
 def read_labelled_folder(
@@ -29,12 +36,14 @@ def read_labelled_folder(
             f"each class, or read all images without labels as flat:{root}"
         )
     files: list[ListedFile] = []
-    skipped = [
-        BrokenFile(str(root / name), "lies in no class folder") for name in loose_images(root)
-    ]
+    beside = look_beside_classes(root)
+    skipped = [BrokenFile(str(root / name), "lies in no class folder") for name in beside.pictures]
+    left_out = Counter(beside.left_out)
     for label, name in enumerate(names):
         before = len(files)
-        list_files(root, zip(_names_below(root, name), repeat(label)), files, skipped)
+        contents = look_below(root, name)
+        left_out += contents.left_out
+        list_files(root, zip(contents.pictures, repeat(label)), files, skipped)
         if len(files) == before:
             raise DataError(
                 f"class {name!r} has no images (found in {root / name}: "
@@ -46,7 +55,7 @@ def read_labelled_folder(
             f"classes apart needs two; add a folder for another class, or read all images "
             f"without labels as flat:{root}"
         )
-    listing = Listing(root, tuple(files), names, tuple(skipped))
+    listing = Listing(root, tuple(files), names, tuple(skipped), left_out)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
     _check_every_class(image_set, root)
     return image_set
@@ -58,10 +67,11 @@ def read_flat_folder(
     """Return all images below the root, without labels."""
     files: list[ListedFile] = []
     skipped: list[BrokenFile] = []
-    list_files(root, zip(_names_below(root, ""), repeat(-1)), files, skipped)
+    contents = look_below(root)
+    list_files(root, zip(contents.pictures, repeat(-1)), files, skipped)
     if not files:
         raise _no_images(root)
-    listing = Listing(root, tuple(files), (), tuple(skipped))
+    listing = Listing(root, tuple(files), (), tuple(skipped), contents.left_out)
     return read_listing(listing, size=size, strict=strict, progress=progress)
 
 
@@ -77,8 +87,8 @@ def read_listing(
 
 
 def pictures_below(root: Path) -> list[str]:
-    """Return the paths of all picture files below the root (by their endings), in fixed order."""
-    paths = [str(root / name) for name in _names_below(root, "")]
+    """Return the paths of all picture files below the root, in fixed order."""
+    paths = [str(root / name) for name in look_below(root).pictures]
     if not paths:
         raise _no_images(root)
     return paths
@@ -97,82 +107,6 @@ def list_files(
             skipped.append(BrokenFile(str(root / name), status))
         else:
             files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
-
-
-def stat_or_reason(path: Path) -> os.stat_result | str:
-    """Return size and times of a file, or the reason why it cannot be opened."""
-    try:
-        status = path.stat()
-    except OSError as error:  # a broken link, or a folder that we may not enter
-        return (error.strerror or str(error)).lower()
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-        return "not a regular file"
-    return status
-
-
-def class_folders(root: Path) -> tuple[str, ...]:
-    """Return the names of the folders in the root that are not hidden, sorted."""
-    return tuple(entry.name for entry in _visible(root) if _is_folder(entry))
-
-
-def loose_images(root: Path) -> tuple[str, ...]:
-    """Return the names of the picture files directly in the root, sorted."""
-    return tuple(
-        entry.name for entry in _visible(root) if _is_image(entry.name) and not _is_folder(entry)
-    )
-
-
-def describe_contents(folder: Path) -> str:
-    """Return the names of the first few files and folders in it, for an error message."""
-    names = [entry.name + "/" * _is_folder(entry) for entry in _visible(folder)]
-    if not names:
-        return "nothing"
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(names[:NAMES_SHOWN]) + more
-
-
-def _visible(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError as error:
-        raise DataError(
-            f"cannot look into {folder}: {error.strerror}; make it a folder you may read"
-        ) from error
-    return sorted(visible, key=lambda entry: entry.name)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a folder or a link to one. DirEntry.is_dir fails for a looping link."""
-    if entry.is_symlink():
-        return Path(entry.path).is_dir()
-    return entry.is_dir()
-
-
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in ENDINGS  # noqa: PTH122, a Path for each file is slow
-
-
-def _names_below(root: Path, start: str) -> Iterator[str]:
-    """Yield the relative paths of picture files below a folder of the root, in fixed order.
-
-    Links to folders are followed, but no folder is entered twice, so a loop of links ends.
-    """
-    folders, entered = [start], set()
-    while folders:
-        folder = folders.pop()
-        identity = (root / folder).stat()  # of the target, if it is a link
-        if (identity.st_dev, identity.st_ino) in entered:
-            continue
-        entered.add((identity.st_dev, identity.st_ino))
-        below = []
-        for entry in _visible(root / folder):
-            name = f"{folder}/{entry.name}" if folder else entry.name
-            if _is_folder(entry):
-                below.append(name)
-            elif _is_image(name):
-                yield name
-        folders += reversed(below)
 
 
 def _no_images(root: Path) -> DataError:

@@ -10,7 +10,8 @@ from jaxtyping import Int, UInt8
 
 from oddone.data.arrays import resize_images
 from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
-from oddone.data.folder import pictures_below, stat_or_reason
+from oddone.data.file_tree import stat_or_reason
+from oddone.data.folder import pictures_below
 from oddone.data.image_set import ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
