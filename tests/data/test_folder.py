@@ -8,6 +8,7 @@ from pictures import bomb_png, encoded, make_folder, noise
 
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile
+from oddone.data.notation import load
 from oddone.errors import DataError
 
 
@@ -158,6 +159,41 @@ def test_one_class_only_is_an_error(tmp_path: Path) -> None:
     make_folder(tmp_path / "one", {"cat": 3})
     with pytest.raises(DataError, match=r"one class only, 'cat' with 3 images.*flat:"):
         read_labelled_folder(tmp_path / "one")
+
+
+@pytest.mark.parametrize("beside", [[], ["Val"], ["ground_truth"]])
+def test_splits_do_not_pass_for_classes(tmp_path: Path, beside: list[str]) -> None:
+    for name in ("train", "test", *beside):
+        make_folder(tmp_path / "photos" / name, {"cat": 1, "dog": 1})
+    with pytest.raises(DataError) as caught:
+        load(str(tmp_path / "photos"))
+    photos = tmp_path / "photos"
+    message = str(caught.value)
+    assert message.startswith(f"the folders of {photos} are splits, not classes (train, ")
+    assert f"name one of them, such as {photos / 'train'} ({photos / 'test'} serves" in message
+    assert load(str(photos / "train")).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize("splits", [["train"], ["test", "validation"]])
+def test_splits_of_one_kind_are_noticed_by_the_folders_in_them(
+    tmp_path: Path, splits: list[str]
+) -> None:
+    for name in splits:
+        make_folder(tmp_path / "photos" / name, {"cat": 1, "dog": 1})
+    first = tmp_path / "photos" / splits[0]
+    with pytest.raises(DataError, match=rf"are splits, not classes .*, such as {first}$"):
+        read_labelled_folder(tmp_path / "photos")
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    make_folder(tmp_path / "root", {"bus": 1, "train": 1})
+    assert read_labelled_folder(tmp_path / "root").classes == ("bus", "train")
+
+
+def test_splits_without_classes_in_them_are_noticed_too(tmp_path: Path) -> None:
+    make_folder(tmp_path / "root", {"Test": 1, "Train": 2})
+    with pytest.raises(DataError, match=r"splits, not classes \(Train, Test\)"):
+        read_labelled_folder(tmp_path / "root")
 
 
 def test_a_folder_without_images_names_up_to_five_things(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from oddone.errors import DataError
 from oddone.progress import Progress
 
 SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is chosen
+TRAINING = {"train", "training"}  # what folders of splits are called
+TESTING = {"test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
 SAMPLE = 200  # picture files whose size is looked at for that
 
 
@@ -35,6 +37,7 @@ def read_labelled_folder(
             f"{root} has no class folders (found: {describe_contents(root)}); make one folder for "
             f"each class, or read all images without labels as flat:{root}"
         )
+    _check_for_splits(root, names)
     files: list[ListedFile] = []
     beside = look_beside_classes(root)
     skipped = [BrokenFile(str(root / name), "lies in no class folder") for name in beside.pictures]
@@ -107,6 +110,25 @@ def list_files(
             skipped.append(BrokenFile(str(root / name), status))
         else:
             files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
+
+
+def _check_for_splits(root: Path, names: Sequence[str]) -> None:
+    """Raise a `DataError` where the folders are the splits of a data set, not its classes.
+
+    A folder "train" alone, with nothing but images in it, may well be the class of trains.
+    """
+    training = [name for name in names if name.lower() in TRAINING]
+    testing = [name for name in names if name.lower() in TESTING]
+    splits = [*training, *testing]
+    only_splits = len(splits) == len(names) and any(class_folders(root / name) for name in names)
+    if not (training and testing) and not only_splits:
+        return
+    test = "test" if "test" in testing else testing[0] if testing else ""
+    serves = f" ({root / test} serves to evaluate)" if training and test else ""
+    raise DataError(
+        f"the folders of {root} are splits, not classes ({', '.join(splits)}); "
+        f"name one of them, such as {root / splits[0]}{serves}"
+    )
 
 
 def _no_images(root: Path) -> DataError:
