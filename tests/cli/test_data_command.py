@@ -114,6 +114,15 @@ def test_info_without_labels_shows_no_classes(run: Run, photos: Path) -> None:
     assert "\nlabel" not in printed
 
 
+def test_info_of_one_class_is_like_that_of_several(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "parts" / "good").mkdir(parents=True)
+    Image.new("RGB", (40, 50), "red").save(tmp_path / "parts" / "good" / "1.png")
+    code, printed, _ = run("info", "parts")
+    assert code == 0
+    assert printed.startswith("1 image of 32 x 32 pixels, 1 class, fingerprint ")
+    assert printed.splitlines()[-1].split() == ["0", "good", "1"]
+
+
 def test_info_of_what_is_not_there_says_so(run: Run) -> None:
     code, printed, complained = run("info", "fashon")
     assert (code, printed) == (2, "")

@@ -1,4 +1,5 @@
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def test_pictures_lie_at_any_depth_below_their_class(root: Path) -> None:
     image_set = read_labelled_folder(root)
     assert image_set.labels.tolist() == [0, 0, 0, 0, 1, 1]
     assert str(root / "cat" / "2024" / "june" / "deep.JPG") in image_set.paths
+
+
+def test_one_class_is_enough(tmp_path: Path) -> None:
+    make_folder(tmp_path / "parts", {"good": 3})
+    image_set = load(str(tmp_path / "parts"))
+    assert image_set.classes == ("good",)
+    assert image_set.labels.tolist() == [0, 0, 0]
+
+
+def test_images_without_a_class_folder_are_told_how_to_become_one_class(tmp_path: Path) -> None:
+    make_folder(tmp_path, {"parts": 2})
+    around = re.escape(str(tmp_path / "parts" / "NAME"))
+    with pytest.raises(DataError, match=rf"one class, a single {around} around the images"):
+        load(f"folder:{tmp_path / 'parts'}")
 
 
 def test_a_flat_folder_has_no_labels(root: Path) -> None:
@@ -153,12 +168,6 @@ def test_a_class_of_broken_files_only_is_an_error(root: Path) -> None:
     (root / "bird" / "a.jpg").write_text("text")
     with pytest.raises(DataError, match=r"class 'bird' has no image that can be read: .*a.jpg"):
         read_labelled_folder(root)
-
-
-def test_one_class_only_is_an_error(tmp_path: Path) -> None:
-    make_folder(tmp_path / "one", {"cat": 3})
-    with pytest.raises(DataError, match=r"one class only, 'cat' with 3 images.*flat:"):
-        read_labelled_folder(tmp_path / "one")
 
 
 @pytest.mark.parametrize("beside", [[], ["Val"], ["ground_truth"]])

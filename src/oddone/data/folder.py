@@ -35,7 +35,8 @@ def read_labelled_folder(
     if not names:
         raise DataError(
             f"{root} has no class folders (found: {describe_contents(root)}); make one folder for "
-            f"each class, or read all images without labels as flat:{root}"
+            f"each class (for a detector of one class, a single {root / 'NAME'} around the "
+            f"images), or read all images without labels as flat:{root}"
         )
     _check_for_splits(root, names)
     files: list[ListedFile] = []
@@ -52,12 +53,6 @@ def read_labelled_folder(
                 f"class {name!r} has no images (found in {root / name}: "
                 f"{describe_contents(root / name)}); add images or remove the folder"
             )
-    if len(names) == 1:
-        raise DataError(
-            f"{root} has one class only, {names[0]!r} with {len(files)} images, and telling "
-            f"classes apart needs two; add a folder for another class, or read all images "
-            f"without labels as flat:{root}"
-        )
     listing = Listing(root, tuple(files), names, tuple(skipped), left_out)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
     _check_every_class(image_set, root)
