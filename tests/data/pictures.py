@@ -1,6 +1,8 @@
 """Pictures for the tests of data sources, made on the spot."""
 
+import errno
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -62,3 +64,15 @@ def make_folder(root: Path, classes: dict[str, int], side: int = 40) -> Path:
         for i in range(count):
             noise(100 * label + i, side, side).save(root / name / f"{i}.png")
     return root
+
+
+def lock(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    """Let the folders be locked, also for root, who may open everything."""
+    scandir = os.scandir
+
+    def guarded(folder: Path) -> object:
+        if Path(folder) in folders:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", guarded)

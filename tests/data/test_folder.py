@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import bomb_png, encoded, make_folder, noise
+from pictures import bomb_png, encoded, lock, make_folder, noise
 
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile
@@ -149,6 +149,70 @@ def test_links_to_nowhere_and_pipes_are_listed(root: Path) -> None:
     os.mkfifo(root / "dog" / "pipe without ending")
     broken = read_labelled_folder(root).broken
     assert [file.reason for file in broken] == ["no such file or directory", "not a regular file"]
+
+
+# --- Locked folders ---------------------------------------------------------------------------
+
+LOCKED = "folder cannot be opened: permission denied"
+
+
+def test_a_locked_folder_is_listed_and_the_rest_goes_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = root / "cat" / "locked"
+    locked.mkdir()
+    lock(monkeypatch, locked)
+    for image_set in (read_labelled_folder(root), read_flat_folder(root)):
+        assert len(image_set) == 5
+        assert image_set.broken == (BrokenFile(str(locked), LOCKED),)
+    with pytest.raises(DataError, match=f"1 file of .* cannot be read: cat/locked .{LOCKED}."):
+        read_labelled_folder(root, strict=True)
+
+
+def test_a_locked_class_is_left_out_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "lost+found").mkdir()  # on the disks of Linux it belongs to root
+    (root / "cow").mkdir()
+    lock(monkeypatch, root / "cow", root / "lost+found")
+    image_set = read_labelled_folder(root)
+    assert image_set.classes == ("cat", "dog")
+    assert image_set.labels.tolist() == [0, 0, 0, 1, 1]
+    assert [file.path for file in image_set.broken] == [
+        str(root / "cow"),
+        str(root / "lost+found"),
+    ]
+
+
+def test_nothing_but_locked_folders_is_an_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(monkeypatch, root / "cat", root / "dog")
+    with pytest.raises(DataError, match=f"no class folder of .* can be read: cat .{LOCKED}., dog"):
+        read_labelled_folder(root)
+    with pytest.raises(DataError, match=f"no images below .*; cat .{LOCKED}., dog"):
+        read_flat_folder(root)
+
+
+def test_a_locked_root_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock(monkeypatch, root)
+    with pytest.raises(DataError, match="cannot look into .*root: Permission denied"):
+        read_flat_folder(root)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may open every folder"
+)
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+def test_a_folder_is_locked_by_its_mode(root: Path, mode: int) -> None:
+    locked = root / "cat" / "locked"
+    locked.mkdir()
+    noise().save(locked / "a.png")
+    (root / "dog" / "link.png").symlink_to(locked / "a.png")
+    locked.chmod(mode)
+    try:
+        broken = read_labelled_folder(root).broken
+    finally:
+        locked.chmod(0o700)
+    assert BrokenFile(str(locked), LOCKED) in broken
 
 
 # --- What cannot be learned from --------------------------------------------------------------

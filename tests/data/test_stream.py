@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import bomb_png, encoded, make_folder, noise
+from pictures import bomb_png, encoded, lock, make_folder, noise
 from PIL import Image
 
 from oddone.data import ImageSet, StreamedImage, load, stream
@@ -88,6 +88,15 @@ def test_the_classes_of_a_folder_do_not_matter(
     assert [each.path for each in stream(named(root), size=8)] == [
         str(root / name) for name in names
     ]
+
+
+def test_a_locked_folder_has_its_place_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_folder(tmp_path / "set", {"cat": 1, "dog": 2})
+    lock(monkeypatch, root / "cat")
+    images = list(stream([root, root / "dog" / "0.png"], size=8))
+    assert [Path(each.path).name for each in images] == ["0.png", "1.png", "cat", "0.png"]
+    assert images[2].reason == "folder cannot be opened: permission denied"
+    assert images[2].image is None
 
 
 def test_files_folders_and_data_sets_follow_each_other(tmp_path: Path) -> None:

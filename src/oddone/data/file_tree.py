@@ -1,5 +1,6 @@
 """What lies in a folder: class folders, picture files at any depth, and what is left out."""
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oddone.data.formats import ENDINGS, START, format_of
+from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError
 
 NAMES_SHOWN = 5  # in an error message
@@ -22,6 +24,8 @@ class FolderContents:
     """Their paths relative to the root, in fixed order."""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many files are no pictures, by their endings."""
+    locked: list[BrokenFile] = field(default_factory=list)
+    """Folders that cannot be opened."""
 
     def add_file(self, entry: os.DirEntry[str], name: str) -> None:
         """Add a file, by its name relative to the root, where it belongs."""
@@ -34,18 +38,25 @@ class FolderContents:
 def look_below(root: Path, start: str = "") -> FolderContents:
     """Return what lies below a folder of the root.
 
-    Links to folders are followed, but no folder is entered twice, so a loop of links ends.
+    Links to folders are followed, but no folder is entered twice, so a loop of links ends. Only
+    for the root itself it is an error that it cannot be opened.
     """
     contents = FolderContents()
     folders, entered = [start], set()
     while folders:
         folder = folders.pop()
-        identity = (root / folder).stat()  # of the target, if it is a link
-        if (identity.st_dev, identity.st_ino) in entered:
+        try:
+            identity = (root / folder).stat()  # of the target, if it is a link
+            if (identity.st_dev, identity.st_ino) in entered:
+                continue
+            entries = _visible(root / folder) if not folder else _enter(root / folder)
+        except OSError as error:
+            reason = f"folder cannot be opened: {(error.strerror or str(error)).lower()}"
+            contents.locked.append(BrokenFile(str(root / folder), reason))
             continue
         entered.add((identity.st_dev, identity.st_ino))
         below = []
-        for entry in _visible(root / folder):
+        for entry in entries:
             name = f"{folder}/{entry.name}" if folder else entry.name
             if _is_folder(entry):
                 below.append(name)
@@ -96,21 +107,36 @@ def describe_contents(folder: Path) -> str:
 
 def _visible(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".")]
+        return _scan(folder)
     except OSError as error:
         raise DataError(
             f"cannot look into {folder}: {error.strerror}; make it a folder you may read"
         ) from error
-    visible = [entry for entry in visible if entry.name.lower() not in _OF_WINDOWS]
+
+
+def _enter(folder: Path) -> list[os.DirEntry[str]]:
+    if not os.access(folder, os.X_OK):  # then its names can be read, but none of its files
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return _scan(folder)
+
+
+def _scan(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in the folder and not hidden, sorted by name."""
+    with os.scandir(folder) as entries:
+        visible = [
+            entry
+            for entry in entries
+            if not entry.name.startswith(".") and entry.name.lower() not in _OF_WINDOWS
+        ]
     return sorted(visible, key=lambda entry: entry.name)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a folder or a link to one. DirEntry.is_dir fails for a looping link."""
-    if entry.is_symlink():
-        return Path(entry.path).is_dir()
-    return entry.is_dir()
+    """Return whether it is a folder or a link to one.
+
+    DirEntry.is_dir fails for a looping link, and Path.is_dir for a link into a locked folder.
+    """
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
 
 
 def _is_picture(entry: os.DirEntry[str]) -> bool:

@@ -39,21 +39,7 @@ def read_labelled_folder(
             f"images), or read all images without labels as flat:{root}"
         )
     _check_for_splits(root, names)
-    files: list[ListedFile] = []
-    beside = look_beside_classes(root)
-    skipped = [BrokenFile(str(root / name), "lies in no class folder") for name in beside.pictures]
-    left_out = Counter(beside.left_out)
-    for label, name in enumerate(names):
-        before = len(files)
-        contents = look_below(root, name)
-        left_out += contents.left_out
-        list_files(root, zip(contents.pictures, repeat(label)), files, skipped)
-        if len(files) == before:
-            raise DataError(
-                f"class {name!r} has no images (found in {root / name}: "
-                f"{describe_contents(root / name)}); add images or remove the folder"
-            )
-    listing = Listing(root, tuple(files), names, tuple(skipped), left_out)
+    listing = _list_classes(root, names)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
     _check_every_class(image_set, root)
     return image_set
@@ -64,11 +50,11 @@ def read_flat_folder(
 ) -> ImageSet:
     """Return all images below the root, without labels."""
     files: list[ListedFile] = []
-    skipped: list[BrokenFile] = []
     contents = look_below(root)
+    skipped = list(contents.locked)
     list_files(root, zip(contents.pictures, repeat(-1)), files, skipped)
     if not files:
-        raise _no_images(root)
+        raise _no_images(root, skipped)
     listing = Listing(root, tuple(files), (), tuple(skipped), contents.left_out)
     return read_listing(listing, size=size, strict=strict, progress=progress)
 
@@ -86,10 +72,15 @@ def read_listing(
 
 def pictures_below(root: Path) -> list[str]:
     """Return the paths of all picture files below the root, in fixed order."""
-    paths = [str(root / name) for name in look_below(root).pictures]
-    if not paths:
+    return [file for file in files_below(root) if isinstance(file, str)]
+
+
+def files_below(root: Path) -> list[str | BrokenFile]:
+    """Return the paths of all picture files below the root, then the folders that are locked."""
+    contents = look_below(root)
+    if not contents.pictures and not contents.locked:
         raise _no_images(root)
-    return paths
+    return [*(str(root / name) for name in contents.pictures), *contents.locked]
 
 
 def list_files(
@@ -105,6 +96,34 @@ def list_files(
             skipped.append(BrokenFile(str(root / name), status))
         else:
             files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
+
+
+def _list_classes(root: Path, names: Sequence[str]) -> Listing:
+    """Return the files of each class. A class is left out if its folder cannot be opened."""
+    files: list[ListedFile] = []
+    beside = look_beside_classes(root)
+    skipped = [BrokenFile(str(root / name), "lies in no class folder") for name in beside.pictures]
+    left_out = Counter(beside.left_out)
+    classes: list[str] = []
+    for name in names:
+        before = len(files)
+        contents = look_below(root, name)
+        left_out += contents.left_out
+        skipped += contents.locked
+        list_files(root, zip(contents.pictures, repeat(len(classes))), files, skipped)
+        if len(files) > before:
+            classes.append(name)
+        elif not contents.locked:
+            raise DataError(
+                f"class {name!r} has no images (found in {root / name}: "
+                f"{describe_contents(root / name)}); add images or remove the folder"
+            )
+    if not classes:
+        raise DataError(
+            f"no class folder of {root} can be read: {_name_some(skipped, root)}; "
+            f"make them folders you may read"
+        )
+    return Listing(root, tuple(files), tuple(classes), tuple(skipped), left_out)
 
 
 def _check_for_splits(root: Path, names: Sequence[str]) -> None:
@@ -126,9 +145,10 @@ def _check_for_splits(root: Path, names: Sequence[str]) -> None:
     )
 
 
-def _no_images(root: Path) -> DataError:
+def _no_images(root: Path, skipped: Sequence[BrokenFile] = ()) -> DataError:
+    reasons = f"; {_name_some(skipped, root)}" if skipped else ""
     return DataError(
-        f"no images below {root} (found: {describe_contents(root)}); "
+        f"no images below {root} (found: {describe_contents(root)}{reasons}); "
         f"choose a folder with files such as .jpg or .png"
     )
 

@@ -11,8 +11,8 @@ from jaxtyping import Int, UInt8
 from oddone.data.arrays import resize_images
 from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
 from oddone.data.file_tree import stat_or_reason
-from oddone.data.folder import pictures_below
-from oddone.data.image_set import ImageSet, check_indices
+from oddone.data.folder import files_below
+from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
     SCHEMES,
@@ -52,7 +52,8 @@ def stream(
 
     A folder gives all pictures below it, whatever its classes. A file that is no data set is
     read as a picture. A file that cannot be read has its place in the order too, with the
-    reason. That all paths exist is checked at once.
+    reason, and so has a folder in it that cannot be opened. That all paths exist is checked at
+    once.
 
     Of an `ImageSet`, `indices` chooses some images, in the order of the indices. They are copied a
     few at a time, so a memory-mapped set stays on disk.
@@ -68,14 +69,14 @@ def stream(
             "indices out"
         )
     sources = [source] if isinstance(source, str | Path) else source
-    parts: list[Request | list[str]] = []
+    parts: list[Request | list[str | BrokenFile]] = []
     for request in [parse(str(each), _guess_scheme) for each in sources]:
         if request.scheme not in FILE_SCHEMES:
             parts.append(request)
         elif parts and isinstance(parts[-1], list):
-            parts[-1] += _paths(request)  # many single files are decoded together
+            parts[-1] += _files(request)  # many single files are decoded together
         else:
-            parts.append(_paths(request))
+            parts.append(_files(request))
     return _stream_parts(parts, size, progress)
 
 
@@ -85,15 +86,15 @@ def _guess_scheme(path: Path) -> str:
     return guess_scheme(path) if is_data_set else "flat"
 
 
-def _paths(request: Request) -> list[str]:
+def _files(request: Request) -> list[str | BrokenFile]:
     if request.scheme == "imglist":
         path, root = request.list_and_root
         return [str(root / name) for name in parse_imglist(path)[0]]
-    return pictures_below(request.path) if request.path.is_dir() else [str(request.path)]
+    return files_below(request.path) if request.path.is_dir() else [str(request.path)]
 
 
 def _stream_parts(
-    parts: Sequence[Request | list[str]], size: int, progress: Progress | None
+    parts: Sequence[Request | list[str | BrokenFile]], size: int, progress: Progress | None
 ) -> Iterator[StreamedImage]:
     for part in parts:
         if isinstance(part, list):
@@ -103,9 +104,11 @@ def _stream_parts(
 
 
 def _stream_files(
-    paths: Sequence[str], size: int, progress: Progress | None
+    files: Sequence[str | BrokenFile], size: int, progress: Progress | None
 ) -> Iterator[StreamedImage]:
-    def read(path: str) -> StreamedImage:
+    def read(path: str | BrokenFile) -> StreamedImage:
+        if isinstance(path, BrokenFile):
+            return StreamedImage(path.path, None, path.reason)
         status = stat_or_reason(Path(path))
         result = status if isinstance(status, str) else decode_or_reason(Path(path), size)
         if isinstance(result, str):
@@ -113,7 +116,7 @@ def _stream_files(
         return StreamedImage(path, result, None)
 
     with without_warnings():
-        yield from in_parallel(read, paths, progress, "images")
+        yield from in_parallel(read, files, progress, "images")
 
 
 def _stream_images(
