@@ -71,6 +71,13 @@ def test_info_counts_what_was_left_out_by_ending(run: Run, photos: Path) -> None
     assert "\nleft out: 2 .txt, 1 .mov, 1 without ending\n" in run("info", str(photos))[1]
 
 
+def test_info_says_how_many_images_are_enlarged(run: Run, photos: Path) -> None:
+    assert "enlarged" not in run("info", str(photos))[1]  # 32 pixels
+    Image.new("RGB", (99, 99), "red").save(photos / "cat" / "large.png")
+    printed = run("info", str(photos), "--size", "64")[1]
+    assert printed.endswith("\nenlarged: 4 of 5 images, smaller than 64 x 64 pixels\n")
+
+
 def test_what_was_left_out_is_one_short_line() -> None:
     many = {f".{ending}": ord(ending) * 100 for ending in "abcdefg"}
     shown = "left out: 10,300 .g, 10,200 .f, 10,100 .e, 10,000 .d, 9,900 .c, 19,500 others"

@@ -145,6 +145,16 @@ def test_explaining_adds_three_neighbours(
         assert broken["neighbour_1_path"] == ""
 
 
+def test_the_summary_counts_what_was_enlarged_and_left_out(
+    run_oddone: Run, detector_file: Path, folder: Path
+) -> None:
+    assert "enlarged" not in run_oddone("score", str(detector_file), str(folder))[2]
+    Image.new("RGB", (8, 30)).save(folder / "narrow.png")
+    (folder / "film.mov").touch()
+    _, _, complained = run_oddone("score", str(detector_file), str(folder))
+    assert complained.endswith(" 2 unreadable, 1 enlarged\nleft out: 1 .mov\n")
+
+
 def test_pictures_folders_and_data_sets_can_be_mixed(
     run_oddone: Run, detector_file: Path, folder: Path
 ) -> None:

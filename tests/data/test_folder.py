@@ -303,3 +303,17 @@ def test_the_size_follows_the_shorter_side_of_most(tmp_path: Path) -> None:
         noise(i, width, height).save(tmp_path / "root" / f"{i}.png")
     (tmp_path / "root" / "bad.png").write_text("no")
     assert read_flat_folder(tmp_path / "root").images.shape[2] == 64
+
+
+def test_images_smaller_than_the_size_are_counted(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    sides = [(31, 400), (400, 31), (32, 32), (33, 33), (8, 8)]
+    for i, (width, height) in enumerate(sides):
+        noise(i, width, height).save(root / f"{i}.png")
+    noise(9, 900, 700).save(root / "decoded at a fraction.jpg")
+    (root / "bad.png").write_text("no")
+    assert read_flat_folder(root, size=32).enlarged == 3
+    assert read_flat_folder(root, size=32).enlarged == 3  # from the cache
+    assert read_flat_folder(root, size=8).enlarged == 0
+    assert read_flat_folder(root, size=1000).enlarged == 6

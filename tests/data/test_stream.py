@@ -13,7 +13,7 @@ from PIL import Image
 
 from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
-from oddone.data.decode import BATCH, decode
+from oddone.data.decode import BATCH, DecodedImage, decode, decode_picture
 from oddone.data.image_set import check_indices
 from oddone.errors import DataError, SettingsError
 
@@ -152,6 +152,29 @@ def test_images_in_memory_are_resized_where_they_must_be(size: int) -> None:
     assert all(np.array_equal(each.image, expected) for each in streamed)
 
 
+def test_a_stream_counts_what_was_enlarged_and_left_out(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "large", {"cat": 2}, side=20)
+    make_folder(tmp_path / "small", {"dog": 3}, side=9)
+    for name in ("a.txt", "cat/b.mov", "cat/.hidden.txt"):
+        (root / name).touch()
+    np.save(tmp_path / "set.npy", np.zeros((4, 9, 12, 3), dtype=np.uint8))
+    images = stream([root, tmp_path / "small", tmp_path / "set.npy"], size=10)
+    assert images.left_out == {".txt": 1, ".mov": 1}
+    next(images)
+    assert images.enlarged == 0
+    assert [each.enlarged for each in images] == [False, *[True] * 7]
+    assert images.enlarged == 7
+
+
+def test_a_stream_of_the_right_size_can_be_handed_on() -> None:
+    images = stream(numbered_images(3), size=4)
+    assert stream(images, size=4) is images
+    with pytest.raises(SettingsError, match="images of 4 pixels, but 8 are needed"):
+        stream(images, size=8)
+    with pytest.raises(SettingsError, match="among the images of an ImageSet"):
+        stream(images, size=4, indices=np.array([0]))
+
+
 def numbered_images(count: int) -> ImageSet:
     """Return images of 4 x 4 pixels, of which each shows its own number."""
     numbers = np.arange(count, dtype=np.uint8)[:, None, None, None]
@@ -206,11 +229,11 @@ def many(folder: Path, count: int) -> Path:
 def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[Path] = []
 
-    def counted(path: Path, size: int) -> np.ndarray:
+    def counted(path: Path, size: int) -> DecodedImage:
         decoded.append(path)
-        return decode(path, size)
+        return decode_picture(path, size)
 
-    monkeypatch.setattr("oddone.data.decode.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode_picture", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     images = stream(many(tmp_path / "many", 300), size=8)
     next(images)
@@ -227,7 +250,7 @@ def test_who_stops_early_waits_for_nothing(tmp_path: Path) -> None:
     filters = list(warnings.filters)
     images = stream(many(tmp_path / "many", 100), size=8)
     next(images)
-    images.close()  # type: ignore[attr-defined]
+    images.close()
     assert warnings.filters == filters
 
 

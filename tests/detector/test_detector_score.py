@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from oddone.data import ImageSet
-from oddone.data.decode import BATCH, decode
+from oddone.data.decode import BATCH, DecodedImage, decode_picture
 from oddone.detector import Detector, ScoredImage
 from oddone.errors import DataError, SettingsError
 
@@ -101,11 +101,11 @@ def test_no_more_than_a_few_batches_are_in_memory(
         Image.new("RGB", (16, 16), (i % 256, 0, 0)).save(tmp_path / f"{i:03}.png")
     decoded: list[Path] = []
 
-    def counted(path: Path, size: int) -> np.ndarray:
+    def counted(path: Path, size: int) -> DecodedImage:
         decoded.append(path)
-        return decode(path, size)
+        return decode_picture(path, size)
 
-    monkeypatch.setattr("oddone.data.decode.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode_picture", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     for consumed, _ in enumerate(detector.score(tmp_path, batch_size=BATCH), start=1):
         assert len(decoded) - consumed < 9 * BATCH  # the threads' batches and the network's

@@ -12,7 +12,7 @@ from rich.progress import DownloadColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from oddone.cli.terminal import counted, list_broken, progress_bar, say, say_what_is_missing
+from oddone.cli.terminal import counted, list_broken, progress_bar, say, say_about_files
 
 if TYPE_CHECKING:
     from oddone.data.image_set import ImageSet
@@ -58,7 +58,7 @@ def info(
     )
     if image_set.classes:
         Console().print(_class_table(image_set))
-    say_what_is_missing(image_set)
+    say_about_files(image_set)
 
 
 @app.command

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from oddone.cli.terminal import progress_bar, say_what_is_missing
+from oddone.cli.terminal import progress_bar, say_about_files
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.device import choose_device
@@ -15,7 +15,7 @@ def load_images(source: str, size: int | None, *, strict: bool = False) -> Image
     """Return the images of a source, with a progress bar; say which files are not used."""
     with progress_bar() as progress:
         images = load(source, size=size, strict=strict, progress=progress)
-    say_what_is_missing(images)
+    say_about_files(images)
     return images
 
 

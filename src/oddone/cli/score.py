@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 from oddone.cli.loading import open_detector
 from oddone.cli.out_file import check_out_file
 from oddone.cli.score_table import FORMATS, Row, Write, check_parquet, open_table, to_row
-from oddone.cli.terminal import counted, note, progress_bar
+from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
+from oddone.data import stream
 from oddone.detector import Detector
 from oddone.errors import SettingsError
 
@@ -62,13 +63,18 @@ def score(
     neighbours = NEIGHBOURS if explain else 0
     with progress_bar() as progress:
         rows_are_seen = out is None and sys.stdout.isatty()  # then they show the progress
-        verdicts = opened.score(
-            sources, neighbours=neighbours, progress=None if rows_are_seen else progress
+        pictures = stream(
+            sources, size=opened.image_size, progress=None if rows_are_seen else progress
         )
+        verdicts = opened.score(pictures, neighbours=neighbours)
         rows = (to_row(verdict, opened.classes, explain=explain) for verdict in verdicts)
         with open_table(out, opened.classes, neighbours) as write:
             summary = _write_all(rows, opened, write)
+    if pictures.enlarged:
+        summary = f"{summary}, {pictures.enlarged:,} enlarged"
     note(summary if out is None else f"{summary}; the rows are in {out}")
+    if pictures.left_out:
+        note(describe_left_out(pictures.left_out))
 
 
 def _write_all(rows: Iterable[Row], detector: Detector, write: Write) -> str:

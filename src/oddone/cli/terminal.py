@@ -52,11 +52,17 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def say_what_is_missing(images: "ImageSet") -> None:
-    """Print which files of a source could not be read, and how many are no pictures."""
+def say_about_files(images: "ImageSet") -> None:
+    """Print which files of a source could not be read, and what else a user may not expect."""
     list_broken(images.broken)
     if images.left_out:
         say(describe_left_out(images.left_out))
+    if images.enlarged:
+        height, width = images.images.shape[2:]
+        say(
+            f"enlarged: {images.enlarged:,} of {counted(len(images), 'image', 'images')}, "
+            f"smaller than {height} x {width} pixels"
+        )
 
 
 def describe_left_out(left_out: Mapping[str, int]) -> str:

@@ -118,7 +118,8 @@ def resize_images(
     for _ in in_parallel(fill, range(len(native)), progress, f"resizing to {size}"):
         pass
     fingerprint = hashlib.sha256(f"{native.fingerprint} {size}".encode()).hexdigest()[:16]
-    return replace(native, images=images, fingerprint=fingerprint)
+    enlarged = len(native) if size > min(height, width) else native.enlarged
+    return replace(native, images=images, fingerprint=fingerprint, enlarged=enlarged)
 
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -123,6 +123,7 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         good = np.array(index["good"], dtype=np.int64)
         broken = [BrokenFile(str(listing.root / name), why) for name, why in index["broken"]]
         files = [listing.files[i] for i in good]
+        enlarged = int(index["enlarged"])
     # Missing or unreadable; truncated (NumPy: ValueError or EOFError); JSON with other contents.
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError):
         return None
@@ -141,6 +142,7 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         fingerprint=fingerprint,
         broken=(*listing.skipped, *broken),
         left_out=listing.left_out,
+        enlarged=enlarged,
     )
 
 
@@ -184,6 +186,7 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
     paths = [listing.root / file.name for file in listing.files]
     good: list[int] = []
     broken: list[tuple[str, str]] = []
+    enlarged = 0
 
     with without_warnings(), (ours / "images.npy").open("wb") as stream:
         _write_header(stream, (len(paths), 3, size, size))
@@ -193,15 +196,17 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
             if isinstance(result, str):
                 broken.append((listing.files[i].name, result))
             else:
-                stream.write(result.data)
+                stream.write(result.image.data)
                 good.append(i)
+                enlarged += result.enlarged
         if not good:
             raise DataError(_nothing_readable(listing, broken))
         stream.seek(0)
         _write_header(stream, (len(good), 3, size, size))
         _sync(stream)
     with (ours / "index.json").open("wb") as stream:
-        stream.write(json.dumps({"good": good, "broken": broken}).encode("ascii"))
+        index = {"good": good, "broken": broken, "enlarged": enlarged}
+        stream.write(json.dumps(index).encode("ascii"))
         _sync(stream)
     _sync_folder(ours)
 

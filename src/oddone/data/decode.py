@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
@@ -60,22 +60,36 @@ class BrokenImageError(Exception):
     """The file cannot be read as an image; the message is a short reason for people."""
 
 
+class DecodedImage(NamedTuple):
+    """An image of the wanted size, and whether the picture was smaller than that."""
+
+    image: UInt8[np.ndarray, "3 size size"]
+    enlarged: bool
+
+
 def decode(source: Path | bytes, size: int) -> UInt8[np.ndarray, "3 size size"]:
     """Return the central square of a picture in RGB, upright and resized with antialiasing.
 
     Transparent pictures get a white background; of an animation, the first frame is taken.
     Raises BrokenImageError if the picture cannot be read.
     """
+    return decode_picture(source, size).image
+
+
+def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
+    """Return the image as `decode` does, and whether it was enlarged."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    square = central_square(read_picture(source, at_least=2 * size), size)
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    picture = read_picture(source, at_least=2 * size)
+    square = central_square(picture, size)
+    image = np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    return DecodedImage(image, enlarged=min(picture.size) < size)
 
 
-def decode_or_reason(path: Path, size: int) -> UInt8[np.ndarray, "3 size size"] | str:
-    """Return the image in a file as `decode` does, or the reason why the file cannot be read."""
+def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
+    """Return the image in a file as `decode_picture` does, or why the file cannot be read."""
     try:
-        return decode(path, size)
+        return decode_picture(path, size)
     except BrokenImageError as error:
         return str(error)
 

@@ -11,6 +11,7 @@ from oddone.data.cache import ListedFile, Listing, load_or_decode
 from oddone.data.decode import shorter_side, without_warnings
 from oddone.data.file_tree import (
     NAMES_SHOWN,
+    FolderContents,
     class_folders,
     describe_contents,
     look_below,
@@ -72,15 +73,15 @@ def read_listing(
 
 def pictures_below(root: Path) -> list[str]:
     """Return the paths of all picture files below the root, in fixed order."""
-    return [file for file in files_below(root) if isinstance(file, str)]
+    return [str(root / name) for name in contents_below(root).pictures]
 
 
-def files_below(root: Path) -> list[str | BrokenFile]:
-    """Return the paths of all picture files below the root, then the folders that are locked."""
+def contents_below(root: Path) -> FolderContents:
+    """Return what lies below the root; raise a `DataError` if that is no picture at all."""
     contents = look_below(root)
     if not contents.pictures and not contents.locked:
         raise _no_images(root)
-    return [*(str(root / name) for name in contents.pictures), *contents.locked]
+    return contents
 
 
 def list_files(

@@ -39,6 +39,8 @@ class ImageSet:
     """Files of the source that are left out, because they could not be read."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many files of a folder are left out, because they are no pictures, by their endings."""
+    enlarged: int = 0
+    """How many of the images were smaller than they are now."""
 
     def __len__(self) -> int:
         return len(self.images)

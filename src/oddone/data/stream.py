@@ -1,6 +1,7 @@
 """Read images one after the other, each once, so that they need not fit into memory."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from jaxtyping import Int, UInt8
 from oddone.data.arrays import resize_images
 from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
 from oddone.data.file_tree import stat_or_reason
-from oddone.data.folder import files_below
+from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
@@ -25,9 +26,6 @@ from oddone.data.notation import (
 from oddone.errors import SettingsError
 from oddone.progress import Progress
 
-Source = ImageSet | str | Path | Sequence[str | Path]
-"""Images, a notation or path, or several notations and paths."""
-
 FILE_SCHEMES = ("folder", "flat", "imglist")
 """The schemes in which every image is a file of its own."""
 IMAGES_AT_ONCE = 256  # images of an array that are copied and resized at a time
@@ -39,6 +37,42 @@ class StreamedImage(NamedTuple):
     path: str
     image: UInt8[np.ndarray, "3 size size"] | None
     reason: str | None
+    enlarged: bool = False
+    """Whether it was smaller than it is now."""
+
+
+class ImageStream:
+    """Images one after the other, each read when it is asked for, and counts of what was met.
+
+    `Detector.score` takes one too, so that the counts can be read afterwards.
+    """
+
+    def __init__(
+        self, images: Generator[StreamedImage, None, None], size: int, left_out: Counter[str]
+    ) -> None:
+        self._images = images
+        self.size = size
+        """Height and width of the images."""
+        self.left_out = left_out
+        """How many files of folders are no pictures, by their endings."""
+        self.enlarged = 0
+        """How many images so far were smaller than they are now."""
+
+    def __iter__(self) -> Iterator[StreamedImage]:
+        return self
+
+    def __next__(self) -> StreamedImage:
+        image = next(self._images)
+        self.enlarged += image.enlarged
+        return image
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._images.close()
+
+
+Source = ImageSet | ImageStream | str | Path | Sequence[str | Path]
+"""Images, a notation or path, or several notations and paths."""
 
 
 def stream(
@@ -47,7 +81,7 @@ def stream(
     size: int,
     indices: Int[np.ndarray, " some"] | None = None,
     progress: Progress | None = None,
-) -> Iterator[StreamedImage]:
+) -> ImageStream:
     """Return the images of the source in order, resized, and read only when they are asked for.
 
     A folder gives all pictures below it, whatever its classes. A file that is no data set is
@@ -55,29 +89,41 @@ def stream(
     reason, and so has a folder in it that cannot be opened. That all paths exist is checked at
     once.
 
-    Of an `ImageSet`, `indices` chooses some images, in the order of the indices. They are copied a
-    few at a time, so a memory-mapped set stays on disk.
+    A stream is returned as it is. Of an `ImageSet`, `indices` chooses some images, in the order of
+    the indices. They are copied a few at a time, so a memory-mapped set stays on disk.
     """
     check_size(size)
     if isinstance(source, ImageSet):
         if indices is not None:
             check_indices(indices, source)
-        return _stream_images(source, size, indices, progress)
+        return ImageStream(_stream_images(source, size, indices, progress), size, Counter())
     if indices is not None:
         raise SettingsError(
             "indices choose among the images of an ImageSet; load the source first, or leave "
             "indices out"
         )
+    if isinstance(source, ImageStream):
+        _check_stream(source, size)
+        return source
     sources = [source] if isinstance(source, str | Path) else source
+    left_out: Counter[str] = Counter()
     parts: list[Request | list[str | BrokenFile]] = []
     for request in [parse(str(each), _guess_scheme) for each in sources]:
         if request.scheme not in FILE_SCHEMES:
             parts.append(request)
         elif parts and isinstance(parts[-1], list):
-            parts[-1] += _files(request)  # many single files are decoded together
+            parts[-1] += _files(request, left_out)  # many single files are decoded together
         else:
-            parts.append(_files(request))
-    return _stream_parts(parts, size, progress)
+            parts.append(_files(request, left_out))
+    return ImageStream(_stream_parts(parts, size, progress), size, left_out)
+
+
+def _check_stream(source: ImageStream, size: int) -> None:
+    if source.size != size:
+        raise SettingsError(
+            f"the stream gives images of {source.size} pixels, but {size} are needed; make it with "
+            f"size={size}"
+        )
 
 
 def _guess_scheme(path: Path) -> str:
@@ -86,16 +132,21 @@ def _guess_scheme(path: Path) -> str:
     return guess_scheme(path) if is_data_set else "flat"
 
 
-def _files(request: Request) -> list[str | BrokenFile]:
+def _files(request: Request, left_out: Counter[str]) -> list[str | BrokenFile]:
+    """Return the files of a request, and add to `left_out` what its folder holds beside them."""
     if request.scheme == "imglist":
         path, root = request.list_and_root
         return [str(root / name) for name in parse_imglist(path)[0]]
-    return files_below(request.path) if request.path.is_dir() else [str(request.path)]
+    if not request.path.is_dir():
+        return [str(request.path)]
+    contents = contents_below(request.path)
+    left_out.update(contents.left_out)
+    return [*(str(request.path / name) for name in contents.pictures), *contents.locked]
 
 
 def _stream_parts(
     parts: Sequence[Request | list[str | BrokenFile]], size: int, progress: Progress | None
-) -> Iterator[StreamedImage]:
+) -> Generator[StreamedImage, None, None]:
     for part in parts:
         if isinstance(part, list):
             yield from _stream_files(part, size, progress)
@@ -113,7 +164,7 @@ def _stream_files(
         result = status if isinstance(status, str) else decode_or_reason(Path(path), size)
         if isinstance(result, str):
             return StreamedImage(path, None, result)
-        return StreamedImage(path, result, None)
+        return StreamedImage(path, result.image, None, result.enlarged)
 
     with without_warnings():
         yield from in_parallel(read, files, progress, "images")
@@ -124,8 +175,9 @@ def _stream_images(
     size: int,
     indices: Int[np.ndarray, " some"] | None,
     progress: Progress | None,
-) -> Iterator[StreamedImage]:
+) -> Generator[StreamedImage, None, None]:
     total = len(native) if indices is None else len(indices)
+    enlarged = size > min(native.images.shape[2:])
     for start in range(0, total, IMAGES_AT_ONCE):
         stop = min(start + IMAGES_AT_ONCE, total)
         some = slice(start, stop) if indices is None else indices[start:stop]
@@ -133,6 +185,6 @@ def _stream_images(
         paths = [native.paths[number] for number in numbers]
         batch = replace(native, images=native.images[some], labels=native.labels[some], paths=paths)
         for path, image in zip(paths, resize_images(batch, size).images, strict=True):
-            yield StreamedImage(path, image, None)
+            yield StreamedImage(path, image, None, enlarged)
         if progress is not None:
             progress(stop, total, "images")
