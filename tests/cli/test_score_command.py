@@ -176,6 +176,23 @@ def test_a_detector_without_a_threshold_says_so_once(
     assert "images/s): 2 unreadable" in complained
 
 
+@pytest.mark.parametrize("to_file", [False, True])
+def test_nothing_but_unreadable_files_is_exit_code_2(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path, to_file: bool
+) -> None:
+    out = tmp_path / "scores.csv"
+    broken = [str(folder / "cut.png"), str(folder / "text.png")]
+    words = [*broken, "--out", str(out)] if to_file else broken
+    code, printed, complained = run_oddone("score", str(detector_file), *words)
+    assert code == 2
+    rows = rows_of(out.read_text() if to_file else printed)
+    assert [row["path"] for row in rows] == broken
+    assert "2 images in" in complained
+    assert "none of the 2 files can be read" in complained.splitlines()[-1]
+    assert f"({broken[0]}: truncated)" in complained.splitlines()[-1]
+    assert run_oddone("score", str(detector_file), *broken, str(folder / "0.png"))[0] == 0
+
+
 # --- The terminal -----------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,7 @@ from oddone.cli.out_file import check_out_file
 from oddone.cli.score_table import FORMATS, Row, Write, check_parquet, open_table, to_row
 from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
 from oddone.data import stream
-from oddone.detector import Detector
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 
 NEIGHBOURS = 3
 
@@ -33,7 +33,7 @@ def score(
     """Name the class of images, and say which are none of the classes: a row for each, in order.
 
     Without --out, rows go to the terminal, or as CSV into a pipe. A file that cannot be read has
-    a row with the reason.
+    a row with the reason; if that is all of them, the exit code is 2.
 
     Examples: `oddone score run photos/ more/one.jpg`, `oddone score run photos/ --out scores.csv`,
     `oddone score run fashion:unseen#test --explain`.
@@ -69,28 +69,57 @@ def score(
         verdicts = opened.score(pictures, neighbours=neighbours)
         rows = (to_row(verdict, opened.classes, explain=explain) for verdict in verdicts)
         with open_table(out, opened.classes, neighbours) as write:
-            summary = _write_all(rows, opened, write)
+            began = time.monotonic()
+            tally = _write_all(rows, write)
+    summary = tally.describe(time.monotonic() - began, opened.threshold)
     if pictures.enlarged:
         summary = f"{summary}, {pictures.enlarged:,} enlarged"
     note(summary if out is None else f"{summary}; the rows are in {out}")
     if pictures.left_out:
         note(describe_left_out(pictures.left_out))
+    tally.check()
 
 
-def _write_all(rows: Iterable[Row], detector: Detector, write: Write) -> str:
-    """Write each row as soon as it is known, and return a summary of all rows."""
-    images = anomalous = unreadable = 0
-    began = time.monotonic()
+@dataclass
+class _Tally:
+    """What is counted of the rows as they pass."""
+
+    images: int = 0
+    anomalous: int = 0
+    unreadable: int = 0
+    first_unreadable: Row | None = None
+
+    def add(self, row: Row) -> None:
+        self.images += 1
+        self.anomalous += row["anomalous"] is True
+        if row["reason"] is not None:
+            self.unreadable += 1
+            self.first_unreadable = self.first_unreadable or row
+
+    def describe(self, seconds: float, threshold: float | None) -> str:
+        """Return a summary of all rows."""
+        found = [f"{self.unreadable:,} unreadable"]
+        if threshold is not None:
+            found = [f"{self.anomalous:,} anomalous (score above {threshold:.4g})", *found]
+        return (
+            f"{counted(self.images, 'image', 'images')} in {seconds:.1f} s "
+            f"({self.images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"
+        )
+
+    def check(self) -> None:
+        """Raise a DataError if not a single image could be read."""
+        row = self.first_unreadable
+        if row is not None and self.unreadable == self.images:
+            raise DataError(
+                f"none of the {counted(self.images, 'file', 'files')} can be read "
+                f"({row['path']}: {row['reason']}); the rows say why"
+            )
+
+
+def _write_all(rows: Iterable[Row], write: Write) -> _Tally:
+    """Write each row as soon as it is known, and return what was counted."""
+    tally = _Tally()
     for row in rows:
+        tally.add(row)
         write(row)
-        images += 1
-        anomalous += row["anomalous"] is True
-        unreadable += row["reason"] is not None
-    seconds = time.monotonic() - began
-    found = [f"{unreadable:,} unreadable"]
-    if detector.calibration is not None:
-        found = [f"{anomalous:,} anomalous (score above {detector.threshold:.4g})", *found]
-    return (
-        f"{counted(images, 'image', 'images')} in {seconds:.1f} s "
-        f"({images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"
-    )
+    return tally
