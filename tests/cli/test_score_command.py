@@ -268,11 +268,36 @@ def test_a_name_need_not_be_unicode(
     out = tmp_path / f"scores{ending}"
     assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
     expected = {
-        ".csv": b"bare/\xff.png,class 0,",
+        ".csv": b"bare/\\udcff.png,class 0,",
         ".jsonl": b'bare/\\udcff.png", "class_name"',
         ".parquet": b"bare/\\udcff.png",
     }
     assert expected[ending] in out.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
+def test_csv_is_valid_utf8_with_any_name(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    picture = (folder / "0.png").read_bytes()
+    names = [b"\xff.png", b"caf\xc3\xa9 \xe2\x98\x83.png", b'a,"b\n\r.png', b"\xed\xb3\xbf.png"]
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in names:
+        Path(os.fsdecode(os.fsencode(bare) + b"/" + name)).write_bytes(picture)
+    out, piped = tmp_path / "scores.csv", tmp_path / "piped.csv"
+    assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
+    with piped.open("w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert run_oddone("score", str(detector_file), str(bare))[0] == 0
+    shown = {"\\udcff.png", "caf\xe9 \N{SNOWMAN}.png", 'a,"b\n\r.png', "\\udced\\udcb3\\udcbf.png"}
+    for path in (out, piped):
+        rows = rows_of(path.read_bytes().decode("utf-8"))
+        assert {row["path"].removeprefix(f"{bare}/") for row in rows} == shown
 
 
 @pytest.mark.parametrize("buffering", ["of each line", "to the end"])

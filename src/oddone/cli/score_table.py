@@ -1,4 +1,7 @@
-"""The table of `oddone score`: its columns, and how its rows are written.
+r"""The table of `oddone score`: its columns, and how its rows are written.
+
+The name of a file need not be Unicode. What is not is written as \udcXX, where XX is the byte, in
+every format: so a table is valid UTF-8.
 
 To add a column, add it to `to_row` and `table_columns`. To add a format, write a function such as
 `_write_csv` and add it to `FORMATS`.
@@ -150,7 +153,7 @@ def _p_value_in_words(p_value: float | None) -> str:
 def _write_to_pipe(columns: Columns) -> Iterator[Write]:
     """Yield a function that prints a row as CSV, and end quietly if the reader has closed."""
     stdout = cast("TextIOWrapper", sys.stdout)
-    stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # file names as they are
+    stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as in files
     try:
         yield _csv_rows(stdout, columns)
         stdout.flush()
@@ -161,7 +164,7 @@ def _write_to_pipe(columns: Columns) -> Iterator[Write]:
 
 @contextmanager
 def _write_csv(path: Path, columns: Columns) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         yield _csv_rows(file, columns)
 
 

@@ -142,7 +142,7 @@ def _resize_files(
 
 
 def _write_sources(table: Path, sources: Sequence[str]) -> None:
-    with table.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("picture", "source"))
         rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))
