@@ -175,6 +175,65 @@ def test_a_stream_of_the_right_size_can_be_handed_on() -> None:
         stream(images, size=4, indices=np.array([0]))
 
 
+def test_images_in_memory_stand_beside_files_in_a_list(tmp_path: Path) -> None:
+    noise().save(tmp_path / "a.png")
+    pixels = np.asarray(noise(1))
+    source = [noise(), tmp_path / "a.png", pixels, str(tmp_path), pixels[..., 0] / 255, pixels]
+    images = list(stream(source, size=16))
+    names = ["image 0", "a.png", "image 2", "a.png", "image 4", "image 5"]
+    assert [Path(each.path).name for each in images] == names
+    expected = decode(encoded(noise(), "PNG"), 16)
+    assert np.array_equal(images[0].image, expected)
+    assert np.array_equal(images[1].image, expected)
+    assert np.array_equal(images[2].image, decode(encoded(noise(1), "PNG"), 16))
+    assert np.array_equal(images[4].image[0], images[4].image[1])
+    assert not any(each.enlarged for each in images)
+    assert all(each.enlarged for each in stream(source, size=41))
+
+
+@pytest.mark.parametrize("image", [noise(), np.asarray(noise())])
+def test_a_single_image_in_memory_is_a_source(image: Image.Image | np.ndarray) -> None:
+    (only,) = stream(image, size=8)
+    assert only.path == "image 0"
+    assert np.array_equal(only.image, decode(encoded(noise(), "PNG"), 8))
+
+
+def test_a_pil_image_is_turned_upright_and_laid_on_white() -> None:
+    clear = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    clear.getexif()[0x0112] = 6
+    (only,) = stream([clear], size=8)
+    assert (only.image == 255).all()
+
+
+def test_a_pil_image_whose_file_is_damaged_has_its_place(tmp_path: Path) -> None:
+    content = encoded(noise(), "JPEG")
+    (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
+    with Image.open(tmp_path / "cut.jpg") as lazy:
+        images = list(stream([noise(), lazy, lazy], size=8))
+    assert [each.reason for each in images] == [None, "truncated", "truncated"]
+
+
+def test_one_lazy_image_may_be_given_many_times(tmp_path: Path) -> None:
+    noise(width=200, height=200).save(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as lazy:
+        images = [each.image for each in stream([lazy] * 100, size=8)]
+    assert all(np.array_equal(image, images[0]) for image in images)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 4, 4, 3), dtype=np.uint8), r"image 1: an image has shape \(2, 4, 4, 3\)"),
+        (np.zeros((4, 4, 3), dtype=np.int64), "image 1: an image is int64"),
+    ],
+)
+def test_an_array_that_is_no_image_is_an_error_that_names_it(
+    array: np.ndarray, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        list(stream([noise(), array], size=8))
+
+
 def numbered_images(count: int) -> ImageSet:
     """Return images of 4 x 4 pixels, of which each shows its own number."""
     numbers = np.arange(count, dtype=np.uint8)[:, None, None, None]

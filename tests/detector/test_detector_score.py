@@ -76,6 +76,20 @@ def test_images_of_any_size_in_memory_can_be_scored(detector: Detector, source: 
     assert np.mean(labels == source.labels) > 0.9
 
 
+def test_a_list_may_mix_files_pil_images_and_arrays(
+    detector: Detector, source: ImageSet, folder: Path
+) -> None:
+    pixels = source.images[1].transpose(1, 2, 0)
+    mixed = [Image.fromarray(pixels), str(folder / "1.png"), pixels]
+    scored = list(detector.score(mixed))
+    assert [each.path for each in scored] == ["image 0", str(folder / "1.png"), "image 2"]
+    expected = detector(mixed)
+    for each, verdict in zip(scored, expected, strict=True):
+        assert each.verdict is not None
+        assert each.verdict.score == pytest.approx(verdict.score, abs=1e-5)
+        assert each.verdict.label == verdict.label
+
+
 def test_without_a_calibration_nothing_is_called_anomalous_or_normal(
     detector: Detector, folder: Path
 ) -> None:

@@ -80,10 +80,7 @@ def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
     """Return the image as `decode` does, and whether it was enlarged."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    picture = read_picture(source, at_least=2 * size)
-    square = central_square(picture, size)
-    image = np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
-    return DecodedImage(image, enlarged=min(picture.size) < size)
+    return resize_picture(read_picture(source, at_least=2 * size), size)
 
 
 def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
@@ -92,6 +89,24 @@ def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
         return decode_picture(path, size)
     except BrokenImageError as error:
         return str(error)
+
+
+def resize_picture(picture: Image.Image, size: int) -> DecodedImage:
+    """Return the central square of a picture in RGB as an image."""
+    square = central_square(picture, size)
+    image = np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    return DecodedImage(image, enlarged=min(picture.size) < size)
+
+
+def to_rgb_or_reason(image: Image.Image) -> Image.Image | str:
+    """Return an image of Pillow as `to_rgb` does, or why its file, not read yet, cannot be read."""
+    try:
+        image.load()
+        return to_rgb(image)
+    except BrokenImageError as error:
+        return str(error)
+    except _DAMAGE as error:
+        return _reason(error)
 
 
 def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:

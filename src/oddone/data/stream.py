@@ -4,13 +4,22 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
+from PIL import Image
 
-from oddone.data.arrays import resize_images
-from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
+from oddone.data.arrays import resize_images, to_picture
+from oddone.data.decode import (
+    DecodedImage,
+    decode_or_reason,
+    in_parallel,
+    resize_picture,
+    to_rgb_or_reason,
+    without_warnings,
+)
 from oddone.data.file_tree import stat_or_reason
 from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
@@ -23,11 +32,12 @@ from oddone.data.notation import (
     parse,
     possible_schemes,
 )
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
 
 FILE_SCHEMES = ("folder", "flat", "imglist")
 """The schemes in which every image is a file of its own."""
+_LOADING = Lock()
 IMAGES_AT_ONCE = 256  # images of an array that are copied and resized at a time
 
 
@@ -71,8 +81,21 @@ class ImageStream:
         self._images.close()
 
 
-Source = ImageSet | ImageStream | str | Path | Sequence[str | Path]
-"""Images, a notation or path, or several notations and paths."""
+OneImage: TypeAlias = str | Path | Image.Image | np.ndarray
+"""A file, a PIL image, or an array of [height, width, 3] or grey [height, width]; of any size."""
+Source: TypeAlias = ImageSet | ImageStream | OneImage | Sequence[OneImage]
+"""Images, a notation or path, or several notations, paths, PIL images and arrays."""
+
+
+class _GivenImage(NamedTuple):
+    """An image that is in memory already."""
+
+    name: str
+    pixels: Image.Image | np.ndarray
+
+
+_Readable: TypeAlias = str | BrokenFile | _GivenImage
+"""A file, a folder that is known to be locked, or an image in memory."""
 
 
 def stream(
@@ -87,7 +110,7 @@ def stream(
     A folder gives all pictures below it, whatever its classes. A file that is no data set is
     read as a picture. A file that cannot be read has its place in the order too, with the
     reason, and so has a folder in it that cannot be opened. That all paths exist is checked at
-    once.
+    once. A PIL image or array in a list is called by its place, such as "image 3".
 
     A stream is returned as it is. Of an `ImageSet`, `indices` chooses some images, in the order of
     the indices. They are copied a few at a time, so a memory-mapped set stays on disk.
@@ -105,17 +128,31 @@ def stream(
     if isinstance(source, ImageStream):
         _check_stream(source, size)
         return source
-    sources = [source] if isinstance(source, str | Path) else source
+    if isinstance(source, str | Path | Image.Image | np.ndarray):
+        source = [source]
     left_out: Counter[str] = Counter()
-    parts: list[Request | list[str | BrokenFile]] = []
-    for request in [parse(str(each), _guess_scheme) for each in sources]:
-        if request.scheme not in FILE_SCHEMES:
-            parts.append(request)
-        elif parts and isinstance(parts[-1], list):
-            parts[-1] += _files(request, left_out)  # many single files are decoded together
+    return ImageStream(_stream_parts(_parts(source, left_out), size, progress), size, left_out)
+
+
+def _parts(sources: Sequence[OneImage], left_out: Counter[str]) -> list[Request | list[_Readable]]:
+    """Return the data sets among the sources, and the files and images between them as lists."""
+    parts: list[Request | list[_Readable]] = []
+    for each in [_parse(source, place) for place, source in enumerate(sources)]:
+        if isinstance(each, Request) and each.scheme not in FILE_SCHEMES:
+            parts.append(each)
+            continue
+        files: list[_Readable] = _files(each, left_out) if isinstance(each, Request) else [each]
+        if parts and isinstance(parts[-1], list):
+            parts[-1] += files  # many single files are decoded together
         else:
-            parts.append(_files(request, left_out))
-    return ImageStream(_stream_parts(parts, size, progress), size, left_out)
+            parts.append(files)
+    return parts
+
+
+def _parse(source: OneImage, place: int) -> Request | _GivenImage:
+    if isinstance(source, str | Path):
+        return parse(str(source), _guess_scheme)
+    return _GivenImage(f"image {place}", source)
 
 
 def _check_stream(source: ImageStream, size: int) -> None:
@@ -132,7 +169,7 @@ def _guess_scheme(path: Path) -> str:
     return guess_scheme(path) if is_data_set else "flat"
 
 
-def _files(request: Request, left_out: Counter[str]) -> list[str | BrokenFile]:
+def _files(request: Request, left_out: Counter[str]) -> list[_Readable]:
     """Return the files of a request, and add to `left_out` what its folder holds beside them."""
     if request.scheme == "imglist":
         path, root = request.list_and_root
@@ -145,7 +182,7 @@ def _files(request: Request, left_out: Counter[str]) -> list[str | BrokenFile]:
 
 
 def _stream_parts(
-    parts: Sequence[Request | list[str | BrokenFile]], size: int, progress: Progress | None
+    parts: Sequence[Request | list[_Readable]], size: int, progress: Progress | None
 ) -> Generator[StreamedImage, None, None]:
     for part in parts:
         if isinstance(part, list):
@@ -155,19 +192,35 @@ def _stream_parts(
 
 
 def _stream_files(
-    files: Sequence[str | BrokenFile], size: int, progress: Progress | None
+    files: Sequence[_Readable], size: int, progress: Progress | None
 ) -> Iterator[StreamedImage]:
-    def read(path: str | BrokenFile) -> StreamedImage:
-        if isinstance(path, BrokenFile):
-            return StreamedImage(path.path, None, path.reason)
-        status = stat_or_reason(Path(path))
-        result = status if isinstance(status, str) else decode_or_reason(Path(path), size)
+    def read(file: _Readable) -> StreamedImage:
+        if isinstance(file, BrokenFile):
+            return StreamedImage(file.path, None, file.reason)
+        name = file if isinstance(file, str) else file.name
+        result = _read_file(file, size) if isinstance(file, str) else _read_given(file, size)
         if isinstance(result, str):
-            return StreamedImage(path, None, result)
-        return StreamedImage(path, result.image, None, result.enlarged)
+            return StreamedImage(name, None, result)
+        return StreamedImage(name, result.image, None, result.enlarged)
 
     with without_warnings():
         yield from in_parallel(read, files, progress, "images")
+
+
+def _read_file(path: str, size: int) -> DecodedImage | str:
+    status = stat_or_reason(Path(path))
+    return status if isinstance(status, str) else decode_or_reason(Path(path), size)
+
+
+def _read_given(given: _GivenImage, size: int) -> DecodedImage | str:
+    if isinstance(given.pixels, np.ndarray):
+        try:
+            return resize_picture(to_picture(given.pixels), size)
+        except DataError as error:
+            raise DataError(f"{given.name}: {error}") from error
+    with _LOADING:  # the same image may be given twice, and no two threads may read its file
+        picture = to_rgb_or_reason(given.pixels)
+    return picture if isinstance(picture, str) else resize_picture(picture, size)
 
 
 def _stream_images(
