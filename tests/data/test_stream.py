@@ -3,7 +3,7 @@ import sys
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
 from oddone.data.decode import BATCH, DecodedImage, decode, decode_picture
 from oddone.data.image_set import check_indices
+from oddone.data.stream import stream_paths
 from oddone.errors import DataError, SettingsError
 
 
@@ -303,6 +304,42 @@ def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.Mon
     for consumed, _ in enumerate(images, start=2):
         assert len(decoded) - consumed < 8 * BATCH
     assert len(decoded) == 300
+
+
+def test_paths_that_come_one_by_one_are_taken_a_few_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
+    folder = many(tmp_path / "many", 300)
+    (folder / "notes.txt").touch()
+    taken = 0
+
+    def paths() -> Iterator[str]:
+        nonlocal taken
+        for taken in range(1, 1001):
+            yield str(folder / f"{taken % 300:04}.png")
+        yield str(folder)
+        yield str(folder / "gone.png")
+
+    told: list[tuple[int, int, str]] = []
+    images = stream_paths(paths(), size=8, progress=lambda *now: told.append(now))
+    first = next(images)
+    assert first.path == str(folder / "0001.png")
+    assert taken <= 8 * BATCH
+    rest = list(images)
+    assert len(rest) == 999 + 300 + 1
+    assert rest[-1].reason == "no such file or directory"
+    assert images.left_out == {".txt": 1}
+    assert told[-1] == (1301, 0, "images")
+
+
+def test_a_locked_folder_among_paths_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(monkeypatch, tmp_path)
+    (only,) = stream_paths([str(tmp_path)], size=8)
+    assert only.path == str(tmp_path)
+    assert "Permission denied" in str(only.reason)
 
 
 def test_who_stops_early_waits_for_nothing(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ To add a column, add it to `to_row` and `table_columns`. To add a format, write 
 """
 
 import csv
+import heapq
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -69,6 +71,20 @@ def table_columns(neighbours: int) -> Columns:
         near = f"neighbour_{number}"
         columns |= {f"{near}_path": str, f"{near}_class_name": str, f"{near}_similarity": float}
     return columns
+
+
+def most_anomalous_first(rows: Iterable[Row], top: int | None) -> list[Row]:
+    """Return all rows, or the `top` first, by their scores; unreadable files come last.
+
+    With `top`, no more rows than that are kept in memory.
+    """
+    if top is None:
+        return sorted(rows, key=_anomaly, reverse=True)
+    return heapq.nlargest(top, rows, key=_anomaly)
+
+
+def _anomaly(row: Row) -> float:
+    return -math.inf if row["score"] is None else cast("float", row["score"])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import struct
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,14 +161,17 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
 
 
 def in_parallel(
-    work: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None, what: str
+    work: Callable[[Item], Result], items: Iterable[Item], progress: Progress | None, what: str
 ) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order; threads compute a few batches ahead.
 
     Pillow releases the GIL while it decodes and resizes, so processes are not needed.
-    `progress` is told how many of the items are done, and that they are called `what`.
+    `progress` is told how many of the items are done, and that they are called `what`. Items that
+    become known one by one are taken as they are needed; of how many is then told as 0.
     """
-    batches = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+    total = len(items) if isinstance(items, Sized) else 0
+    waiting = iter(items)
+    batches = iter(lambda: list(itertools.islice(waiting, BATCH)), [])
     done = 0
     with ThreadPoolExecutor(_cores()) as pool:
         pending: deque[Future[list[Result]]] = deque()
@@ -185,7 +188,7 @@ def in_parallel(
                 yield from results
                 done += len(results)
                 if progress is not None:
-                    progress(done, len(items), what)
+                    progress(done, total, what)
         finally:  # after an error or Ctrl-C, do not start the tasks that still wait
             for future in pending:
                 future.cancel()

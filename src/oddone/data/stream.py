@@ -1,7 +1,8 @@
 """Read images one after the other, each once, so that they need not fit into memory."""
 
+import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -20,7 +21,7 @@ from oddone.data.decode import (
     to_rgb_or_reason,
     without_warnings,
 )
-from oddone.data.file_tree import stat_or_reason
+from oddone.data.file_tree import look_below, stat_or_reason
 from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
@@ -134,6 +135,35 @@ def stream(
     return ImageStream(_stream_parts(_parts(source, left_out), size, progress), size, left_out)
 
 
+def stream_paths(
+    paths: Iterable[str], *, size: int, progress: Progress | None = None
+) -> ImageStream:
+    """Return the images of files and folders whose paths become known one by one, as from a pipe.
+
+    Paths are taken as they are needed, a few ahead. One that does not exist has its place in the
+    order, with the reason.
+    """
+    check_size(size)
+    left_out: Counter[str] = Counter()
+    return ImageStream(_stream_files(_expand(paths, left_out), size, progress), size, left_out)
+
+
+def _expand(paths: Iterable[str], left_out: Counter[str]) -> Iterator[_Readable]:
+    """Yield the paths, and instead of a folder what lies below it."""
+    for path in paths:
+        if not os.path.isdir(path):  # noqa: PTH112, Path.is_dir fails in a locked folder
+            yield path
+            continue
+        try:
+            contents = look_below(Path(path))
+        except DataError as error:
+            yield BrokenFile(path, str(error))
+            continue
+        left_out.update(contents.left_out)
+        yield from (str(Path(path) / name) for name in contents.pictures)
+        yield from contents.locked
+
+
 def _parts(sources: Sequence[OneImage], left_out: Counter[str]) -> list[Request | list[_Readable]]:
     """Return the data sets among the sources, and the files and images between them as lists."""
     parts: list[Request | list[_Readable]] = []
@@ -192,8 +222,8 @@ def _stream_parts(
 
 
 def _stream_files(
-    files: Sequence[_Readable], size: int, progress: Progress | None
-) -> Iterator[StreamedImage]:
+    files: Iterable[_Readable], size: int, progress: Progress | None
+) -> Generator[StreamedImage, None, None]:
     def read(file: _Readable) -> StreamedImage:
         if isinstance(file, BrokenFile):
             return StreamedImage(file.path, None, file.reason)
