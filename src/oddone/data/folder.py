@@ -73,11 +73,14 @@ def read_listing(
 
 def pictures_below(root: Path) -> list[str]:
     """Return the paths of all picture files below the root, in fixed order."""
-    return [str(root / name) for name in contents_below(root).pictures]
+    contents = look_below(root)
+    if not contents.pictures:
+        raise _no_images(root, contents.locked)
+    return [str(root / name) for name in contents.pictures]
 
 
 def contents_below(root: Path) -> FolderContents:
-    """Return what lies below the root; raise a `DataError` if that is no picture at all."""
+    """Return the pictures and locked folders below the root; none at all are a `DataError`."""
     contents = look_below(root)
     if not contents.pictures and not contents.locked:
         raise _no_images(root)
