@@ -67,7 +67,8 @@ def process_batches(
     process
         Called with each batch of images that could be read.
     source
-        An `ImageSet`, or what `oddone.load` takes: a folder, a file of images, or several.
+        An `ImageSet`, or what `oddone.load` takes: a folder, a file of images, or several; or an
+        `ImageStream`, which shows its own progress.
     size
         Height and width to which images are resized.
     batch_size

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from oddone.cli import terminal
+from oddone.cli.loading import load_images
 from oddone.data import download
 
 Run = Callable[..., tuple[int, str, str]]
@@ -63,6 +64,37 @@ def test_info_of_a_folder_lists_broken_files_with_the_reason(run: Run, photos: P
     assert broken.split(": ", maxsplit=1)[1]
 
 
+def test_info_counts_what_was_left_out_by_ending(run: Run, photos: Path) -> None:
+    assert "left out" not in run("info", str(photos))[1]
+    for name in ("a.txt", "cat/b.txt", "dog/film.mov", "dog/README"):
+        (photos / name).write_text("no picture")
+    assert "\nleft out: 2 .txt, 1 .mov, 1 without ending\n" in run("info", str(photos))[1]
+
+
+def test_info_says_how_many_images_are_enlarged(run: Run, photos: Path) -> None:
+    assert "enlarged" not in run("info", str(photos))[1]  # 32 pixels
+    Image.new("RGB", (99, 99), "red").save(photos / "cat" / "large.png")
+    printed = run("info", str(photos), "--size", "64")[1]
+    assert printed.endswith("\nenlarged: 4 of 5 images, smaller than 64 x 64 pixels\n")
+
+
+def test_what_was_left_out_is_one_short_line() -> None:
+    many = {f".{ending}": ord(ending) * 100 for ending in "abcdefg"}
+    shown = "left out: 10,300 .g, 10,200 .f, 10,100 .e, 10,000 .d, 9,900 .c, 19,500 others"
+    assert terminal.describe_left_out(many) == shown
+
+
+def test_every_command_that_loads_images_says_what_was_left_out(
+    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(photos.parent / "cache"))
+    (photos / "cat" / "film.mov").touch()
+    load_images(str(photos), 32)
+    printed = capsys.readouterr().out
+    assert "1 file could not be read:" in printed
+    assert printed.endswith("left out: 1 .mov\n")
+
+
 def test_a_broken_file_whose_name_is_no_unicode_can_still_be_told(run: Run, photos: Path) -> None:
     (photos / "cat" / "3 [bold].png").rename(photos / "cat" / "caf\udce9.png")
     assert "caf\\udce9.png: " in run("info", str(photos))[1]
@@ -87,6 +119,15 @@ def test_info_without_labels_shows_no_classes(run: Run, photos: Path) -> None:
     assert code == 0
     assert printed.startswith("4 images of 32 x 32 pixels, no labels, fingerprint ")
     assert "\nlabel" not in printed
+
+
+def test_info_of_one_class_is_like_that_of_several(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "parts" / "good").mkdir(parents=True)
+    Image.new("RGB", (40, 50), "red").save(tmp_path / "parts" / "good" / "1.png")
+    code, printed, _ = run("info", "parts")
+    assert code == 0
+    assert printed.startswith("1 image of 32 x 32 pixels, 1 class, fingerprint ")
+    assert printed.splitlines()[-1].split() == ["0", "good", "1"]
 
 
 def test_info_of_what_is_not_there_says_so(run: Run) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,8 +14,12 @@ import pytest
 from PIL import Image
 
 from conftest import Run
+from oddone.cli.copy_folder import CopyFolder
+from oddone.cli.path_list import read_paths
+from oddone.cli.score_table import most_anomalous_first
 from oddone.cli.terminal import printable
 from oddone.detector import Detector
+from oddone.errors import DataError, SettingsError
 from runs import tiny_source
 
 COLUMNS = ["path", "class_name", "score", "p_value", "anomalous", "reason"]
@@ -145,6 +149,16 @@ def test_explaining_adds_three_neighbours(
         assert broken["neighbour_1_path"] == ""
 
 
+def test_the_summary_counts_what_was_enlarged_and_left_out(
+    run_oddone: Run, detector_file: Path, folder: Path
+) -> None:
+    assert "enlarged" not in run_oddone("score", str(detector_file), str(folder))[2]
+    Image.new("RGB", (8, 30)).save(folder / "narrow.png")
+    (folder / "film.mov").touch()
+    _, _, complained = run_oddone("score", str(detector_file), str(folder))
+    assert complained.endswith(" 2 unreadable, 1 enlarged\nleft out: 1 .mov\n")
+
+
 def test_pictures_folders_and_data_sets_can_be_mixed(
     run_oddone: Run, detector_file: Path, folder: Path
 ) -> None:
@@ -164,6 +178,218 @@ def test_a_detector_without_a_threshold_says_so_once(
     assert complained.count("nothing is called anomalous") == 1
     assert f"oddone calibrate {uncalibrated_file} SOURCE" in complained
     assert "images/s): 2 unreadable" in complained
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_nothing_but_unreadable_files_is_exit_code_2(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path, to_file: bool
+) -> None:
+    out = tmp_path / "scores.csv"
+    broken = [str(folder / "cut.png"), str(folder / "text.png")]
+    words = [*broken, "--out", str(out)] if to_file else broken
+    code, printed, complained = run_oddone("score", str(detector_file), *words)
+    assert code == 2
+    rows = rows_of(out.read_text() if to_file else printed)
+    assert [row["path"] for row in rows] == broken
+    assert "2 images in" in complained
+    assert "none of the 2 files can be read" in complained.splitlines()[-1]
+    assert f"({broken[0]}: truncated)" in complained.splitlines()[-1]
+    assert run_oddone("score", str(detector_file), *broken, str(folder / "0.png"))[0] == 0
+
+
+# --- The most anomalous first -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("--sort", "score"), ("--top", "100")])
+def test_sorting_puts_the_most_anomalous_first_and_the_unreadable_last(
+    run_oddone: Run, detector_file: Path, folder: Path, words: tuple[str, str]
+) -> None:
+    _, printed, complained = run_oddone("score", str(detector_file), str(folder))
+    _, arranged, same = run_oddone("score", str(detector_file), str(folder), *words)
+    rows = rows_of(printed)
+    expected = sorted(rows[:4] + rows[6:], key=lambda row: -float(row["score"])) + rows[4:6]
+    assert [row["path"] for row in rows_of(arranged)] == [row["path"] for row in expected]
+    assert rows_of(arranged)[0]["path"] == str(folder / STEERING)
+    assert same.partition(": ")[2] == complained.partition(": ")[2]
+
+
+def test_only_the_top_rows_are_shown_but_all_are_counted(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores.csv"
+    code, _, complained = run_oddone(
+        "score", str(detector_file), str(folder), "--top", "1", "--out", str(out)
+    )
+    assert code == 0
+    assert [row["path"] for row in read(out)] == [str(folder / STEERING)]
+    assert "7 images in" in complained
+    assert "2 unreadable" in complained
+
+
+def test_no_more_rows_than_the_top_are_kept() -> None:
+    class Counted(dict[str, Any]):
+        alive = most = 0
+
+        def __init__(self, score: float) -> None:
+            super().__init__(score=score)
+            Counted.alive += 1
+            Counted.most = max(Counted.most, Counted.alive)
+
+        def __del__(self) -> None:
+            Counted.alive -= 1
+
+    scores = np.random.default_rng(0).permutation(2000).astype(float).tolist()
+    top = most_anomalous_first((Counted(score) for score in scores), 5)
+    assert [row["score"] for row in top] == [1999, 1998, 1997, 1996, 1995]
+    assert Counted.most < 10
+
+
+# --- Copies -----------------------------------------------------------------------------------
+
+
+def test_anomalous_files_are_copied_and_no_others(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    odd = tmp_path / "new" / "odd"
+    words = ["score", str(detector_file), str(folder), "--copy-anomalous", str(odd)]
+    code, printed, complained = run_oddone(*words)
+    assert code == 0
+    anomalous = [Path(row["path"]) for row in rows_of(printed) if row["anomalous"] == "True"]
+    assert {path.name for path in odd.iterdir()} == {path.name for path in anomalous}
+    assert all((odd / path.name).read_bytes() == path.read_bytes() for path in anomalous)
+    assert f"{len(anomalous)} copied to {odd}" in complained
+
+
+def test_no_copy_overwrites_anything(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    noise = (folder / STEERING).read_bytes()
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.png").write_bytes(noise)
+    odd, elsewhere = tmp_path / "odd", tmp_path / "elsewhere.png"
+    odd.mkdir()
+    (odd / "x.png").write_text("mine")
+    (odd / "x-2.png").symlink_to(elsewhere)  # to nowhere
+    sources = [str(tmp_path / name) for name in ("a", "b", "c")]
+    _, _, complained = run_oddone(
+        "score", str(detector_file), *sources, "--copy-anomalous", str(odd)
+    )
+    assert "3 copied" in complained
+    assert (odd / "x.png").read_text() == "mine"
+    assert not elsewhere.exists()
+    assert all((odd / f"x-{number}.png").read_bytes() == noise for number in (3, 4, 5))
+    assert len(list(odd.iterdir())) == 5
+
+
+def test_images_without_a_file_are_not_copied_and_counted(
+    run_oddone: Run, detector_file: Path, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    np.save(tmp_path / "noise.npy", noise)
+    odd = tmp_path / "odd"
+    code, _, complained = run_oddone(
+        "score", str(detector_file), str(tmp_path / "noise.npy"), "--copy-anomalous", str(odd)
+    )
+    assert code == 0
+    assert f"0 copied to {odd}, 3 not, as they have no file that can be copied" in complained
+    assert list(odd.iterdir()) == []
+
+
+def test_copies_need_a_threshold_and_a_folder(
+    run_oddone: Run, detector_file: Path, uncalibrated_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd"
+    words = [str(folder), "--copy-anomalous", str(odd)]
+    code, printed, complained = run_oddone("score", str(uncalibrated_file), *words)
+    assert (code, printed) == (2, "")
+    assert "--copy-anomalous needs a threshold" in complained
+    assert f"oddone calibrate {uncalibrated_file} SOURCE" in complained
+    assert not odd.exists()
+    odd.write_text("a file")
+    code, printed, complained = run_oddone("score", str(detector_file), *words)
+    assert (code, printed) == (2, "")
+    assert f"--copy-anomalous {odd}: that is a file; name a folder" in complained
+
+
+def test_a_full_disk_leaves_no_part_of_a_copy(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_original: BinaryIO, copy: BinaryIO) -> None:
+        copy.write(b"part")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    copies = CopyFolder(tmp_path / "odd")
+    with pytest.raises(SettingsError, match="No space left on device; make room there"):
+        copies.add(str(folder / "0.png"))
+    assert list((tmp_path / "odd").iterdir()) == []
+
+
+# --- Paths from stdin -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def piped(run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs `oddone score - ...` with these bytes on stdin."""
+
+    def run(content: bytes, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return run_oddone("score", str(detector_file), "-", *words)
+
+    return run
+
+
+@pytest.mark.parametrize("end", [b"\0", b"\n", b"\r\n"])
+def test_paths_come_from_stdin(piped: Run, folder: Path, end: bytes) -> None:
+    names = ["3.png", "gone.png", "text.png", "0.png", *([STEERING] if end == b"\0" else [])]
+    paths = [str(folder / name) for name in names]
+    code, printed, complained = piped(end.join(map(os.fsencode, ["", *paths, ""])))
+    assert code == 0
+    rows = rows_of(printed)
+    assert [row["path"] for row in rows] == paths
+    reasons = ["", "no such file or directory", "not an image of a known format", ""]
+    assert [row["reason"] for row in rows][:4] == reasons
+    assert f"{len(names)} images in" in complained
+
+
+def test_a_path_from_stdin_may_be_a_folder_and_need_no_line_end(piped: Run, folder: Path) -> None:
+    (folder / "notes.txt").touch()
+    _, printed, complained = piped(os.fsencode(folder))
+    assert len(rows_of(printed)) == 7
+    assert complained.endswith("left out: 1 .txt\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
+def test_a_path_from_stdin_need_not_be_unicode(piped: Run, folder: Path) -> None:
+    odd = os.fsencode(folder) + b"/\xff.png"
+    (folder / "0.png").rename(os.fsdecode(odd))
+    assert piped(odd)[0] == 0
+
+
+def test_no_path_on_stdin_is_a_mistake(piped: Run, folder: Path) -> None:
+    code, _, complained = piped(b"\n\n")
+    assert code == 2
+    assert "there is nothing to score" in complained
+    code, printed, complained = piped(b"", str(folder))
+    assert (code, printed) == (2, "")
+    assert "leave the other sources out" in complained
+
+
+def test_paths_are_given_as_soon_as_they_are_whole() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe, os.fdopen(writing, "wb", buffering=0) as end:
+        paths = read_paths(pipe)
+        end.write(b"a\nb\nhal")
+        assert [next(paths), next(paths)] == ["a", "b"]
+        end.write(b"f\n")
+        assert next(paths) == "half"
+
+
+def test_a_pipe_without_an_end_of_line_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddone.cli.path_list.LONGEST", 10)
+    with pytest.raises(DataError, match="20 bytes without an end of line"):
+        list(read_paths(io.BytesIO(b"x" * 20)))
 
 
 # --- The terminal -----------------------------------------------------------------------------
@@ -241,11 +467,36 @@ def test_a_name_need_not_be_unicode(
     out = tmp_path / f"scores{ending}"
     assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
     expected = {
-        ".csv": b"bare/\xff.png,class 0,",
+        ".csv": b"bare/\\udcff.png,class 0,",
         ".jsonl": b'bare/\\udcff.png", "class_name"',
         ".parquet": b"bare/\\udcff.png",
     }
     assert expected[ending] in out.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode elsewhere")
+def test_csv_is_valid_utf8_with_any_name(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    picture = (folder / "0.png").read_bytes()
+    names = [b"\xff.png", b"caf\xc3\xa9 \xe2\x98\x83.png", b'a,"b\n\r.png', b"\xed\xb3\xbf.png"]
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in names:
+        Path(os.fsdecode(os.fsencode(bare) + b"/" + name)).write_bytes(picture)
+    out, piped = tmp_path / "scores.csv", tmp_path / "piped.csv"
+    assert run_oddone("score", str(detector_file), str(bare), "--out", str(out))[0] == 0
+    with piped.open("w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert run_oddone("score", str(detector_file), str(bare))[0] == 0
+    shown = {"\\udcff.png", "caf\xe9 \N{SNOWMAN}.png", 'a,"b\n\r.png', "\\udced\\udcb3\\udcbf.png"}
+    for path in (out, piped):
+        rows = rows_of(path.read_bytes().decode("utf-8"))
+        assert {row["path"].removeprefix(f"{bare}/") for row in rows} == shown
 
 
 @pytest.mark.parametrize("buffering", ["of each line", "to the end"])
@@ -274,6 +525,10 @@ def test_a_reader_may_leave_early(
         (["no/such"], "'no/such' does not exist"),
         (["{folder}", "--out", "scores.xlsx"], "let the name end in .csv, .jsonl or .parquet"),
         (["{folder}", "--out", "no/such.csv"], "no/such.csv: name a file in a folder that exists"),
+        (["{folder}", "--top", "0"], "--top 0: choose 1 or more rows"),
+        (["{folder}", "--sort", "name"], '"name"'),
+        (["{folder}", "--tpo", "5"], "unknown option --tpo; did you mean '--top'?"),
+        (["-x.png"], "unknown option -x.png; a file of that name is ./-x.png"),
         (["{empty}"], "no images below .*empty (found: nothing)"),
     ],
 )

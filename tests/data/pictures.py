@@ -1,11 +1,14 @@
 """Pictures for the tests of data sources, made on the spot."""
 
+import errno
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 CORNERS = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0))  # from the top left, by rows
@@ -32,6 +35,14 @@ def encoded(image: Image.Image, form: str, **options: object) -> bytes:
     return stream.getvalue()
 
 
+def heic(image: Image.Image, **options: object) -> bytes:
+    """Return the picture as phones write it; skip the test without the extra for that."""
+    package = pytest.importorskip("pillow_heif")
+    stream = io.BytesIO()
+    package.from_pillow(image).save(stream, format="HEIF", quality=95, chroma=444, **options)
+    return stream.getvalue()
+
+
 def bomb_png(width: int = 12000, height: int = 90000) -> bytes:
     """Return a small PNG file whose header promises that many pixels."""
 
@@ -53,3 +64,15 @@ def make_folder(root: Path, classes: dict[str, int], side: int = 40) -> Path:
         for i in range(count):
             noise(100 * label + i, side, side).save(root / name / f"{i}.png")
     return root
+
+
+def lock(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    """Let the folders be locked, also for root, who may open everything."""
+    scandir = os.scandir
+
+    def guarded(folder: Path) -> object:
+        if Path(folder) in folders:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", guarded)

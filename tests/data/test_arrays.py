@@ -178,6 +178,12 @@ def test_resizing_averages_and_keeps_the_rest() -> None:
     assert seen[-1] == (40, 40, "resizing to 8")
 
 
+@pytest.mark.parametrize(("size", "enlarged"), [(4, 0), (8, 0), (9, 6)])
+def test_a_set_that_is_enlarged_says_so(size: int, enlarged: int) -> None:
+    wide = np.repeat(FIRST, 2, axis=3)
+    assert resize_images(image_set(wide, None, (), "x"), size).enlarged == enlarged
+
+
 def test_by_default_long_images_are_cut_to_their_shorter_side() -> None:
     long = np.zeros((2, 3, 10, 30), dtype=np.uint8)
     long[..., 10:20] = 200

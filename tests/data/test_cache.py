@@ -11,7 +11,7 @@ from pictures import make_folder, noise
 
 import oddone.data.cache as caching
 from oddone.data.cache import CacheSize, Listing, cache_size, clean_cache, load_or_decode
-from oddone.data.decode import decode
+from oddone.data.decode import DecodedImage, decode, decode_picture
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
@@ -33,11 +33,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that every decoded path is appended to."""
     paths: list[Path] = []
 
-    def counted(path: Path, size: int) -> np.ndarray:
+    def counted(path: Path, size: int) -> DecodedImage:
         paths.append(path)
-        return decode(path, size)
+        return decode_picture(path, size)
 
-    monkeypatch.setattr("oddone.data.decode.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode_picture", counted)
     return paths
 
 
@@ -46,6 +46,7 @@ def assert_same(ours: ImageSet, theirs: ImageSet) -> None:
     np.testing.assert_array_equal(ours.labels, theirs.labels)
     assert (ours.classes, ours.paths) == (theirs.classes, theirs.paths)
     assert (ours.fingerprint, ours.broken) == (theirs.fingerprint, theirs.broken)
+    assert (ours.left_out, ours.enlarged) == (theirs.left_out, theirs.enlarged)
 
 
 def test_a_second_load_decodes_nothing(root: Path, calls: list[Path]) -> None:
@@ -122,7 +123,13 @@ def damage_index(entry: Path) -> None:
 
 
 def change_index(entry: Path) -> None:
-    (entry / "index.json").write_text(json.dumps({"good": [0, 1, 2, 3, 99], "broken": []}))
+    (entry / "index.json").write_text(
+        json.dumps({"good": [0, 1, 2, 3, 99], "broken": [], "enlarged": 0})
+    )
+
+
+def age_index(entry: Path) -> None:
+    (entry / "index.json").write_text(json.dumps({"good": [0, 1, 2, 3, 4], "broken": []}))
 
 
 def empty_index(entry: Path) -> None:
@@ -141,6 +148,7 @@ def remove_images(entry: Path) -> None:
         swap_images,
         damage_index,
         change_index,
+        age_index,
         empty_index,
         remove_images,
     ],

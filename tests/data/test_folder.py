@@ -1,13 +1,15 @@
 import os
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import bomb_png, encoded, make_folder, noise
+from pictures import bomb_png, encoded, lock, make_folder, noise
 
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile
+from oddone.data.notation import load
 from oddone.errors import DataError
 
 
@@ -37,6 +39,20 @@ def test_pictures_lie_at_any_depth_below_their_class(root: Path) -> None:
     assert str(root / "cat" / "2024" / "june" / "deep.JPG") in image_set.paths
 
 
+def test_one_class_is_enough(tmp_path: Path) -> None:
+    make_folder(tmp_path / "parts", {"good": 3})
+    image_set = load(str(tmp_path / "parts"))
+    assert image_set.classes == ("good",)
+    assert image_set.labels.tolist() == [0, 0, 0]
+
+
+def test_images_without_a_class_folder_are_told_how_to_become_one_class(tmp_path: Path) -> None:
+    make_folder(tmp_path, {"parts": 2})
+    around = re.escape(str(tmp_path / "parts" / "NAME"))
+    with pytest.raises(DataError, match=rf"one class, a single {around} around the images"):
+        load(f"folder:{tmp_path / 'parts'}")
+
+
 def test_a_flat_folder_has_no_labels(root: Path) -> None:
     noise().save(root / "loose.png")
     image_set = read_flat_folder(root)
@@ -44,9 +60,9 @@ def test_a_flat_folder_has_no_labels(root: Path) -> None:
     assert image_set.labels.tolist() == [-1] * 6
 
 
-def test_hidden_and_other_files_are_ignored_without_a_word(root: Path) -> None:
+def test_hidden_files_are_ignored_without_a_word_and_others_counted(root: Path) -> None:
     before = read_labelled_folder(root).fingerprint
-    for name in (".DS_Store", "Thumbs.db", "notes.txt", "._0.png"):
+    for name in (".DS_Store", "Thumbs.db", "desktop.ini", "notes.txt", "._0.png"):
         (root / "cat" / name).write_text("no picture")
         (root / name).write_text("no picture")
     make_folder(root / ".git", {"objects": 1})
@@ -54,6 +70,7 @@ def test_hidden_and_other_files_are_ignored_without_a_word(root: Path) -> None:
     image_set = read_labelled_folder(root)
     assert image_set.fingerprint == before
     assert image_set.broken == ()
+    assert image_set.left_out == {".txt": 2}
 
 
 def test_what_does_not_decode_is_listed_and_the_rest_goes_on(root: Path) -> None:
@@ -129,8 +146,73 @@ def test_loops_of_links_end(root: Path) -> None:
 def test_links_to_nowhere_and_pipes_are_listed(root: Path) -> None:
     (root / "cat" / "gone.png").symlink_to(root / "gone.png")
     os.mkfifo(root / "dog" / "pipe.jpg")
+    os.mkfifo(root / "dog" / "pipe without ending")
     broken = read_labelled_folder(root).broken
     assert [file.reason for file in broken] == ["no such file or directory", "not a regular file"]
+
+
+# --- Locked folders ---------------------------------------------------------------------------
+
+LOCKED = "folder cannot be opened: permission denied"
+
+
+def test_a_locked_folder_is_listed_and_the_rest_goes_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = root / "cat" / "locked"
+    locked.mkdir()
+    lock(monkeypatch, locked)
+    for image_set in (read_labelled_folder(root), read_flat_folder(root)):
+        assert len(image_set) == 5
+        assert image_set.broken == (BrokenFile(str(locked), LOCKED),)
+    with pytest.raises(DataError, match=f"1 file of .* cannot be read: cat/locked .{LOCKED}."):
+        read_labelled_folder(root, strict=True)
+
+
+def test_a_locked_class_is_left_out_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "lost+found").mkdir()  # on the disks of Linux it belongs to root
+    (root / "cow").mkdir()
+    lock(monkeypatch, root / "cow", root / "lost+found")
+    image_set = read_labelled_folder(root)
+    assert image_set.classes == ("cat", "dog")
+    assert image_set.labels.tolist() == [0, 0, 0, 1, 1]
+    assert [file.path for file in image_set.broken] == [
+        str(root / "cow"),
+        str(root / "lost+found"),
+    ]
+
+
+def test_nothing_but_locked_folders_is_an_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(monkeypatch, root / "cat", root / "dog")
+    with pytest.raises(DataError, match=f"no class folder of .* can be read: cat .{LOCKED}., dog"):
+        read_labelled_folder(root)
+    with pytest.raises(DataError, match=f"no images below .*; cat .{LOCKED}., dog"):
+        read_flat_folder(root)
+
+
+def test_a_locked_root_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock(monkeypatch, root)
+    with pytest.raises(DataError, match="cannot look into .*root: Permission denied"):
+        read_flat_folder(root)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may open every folder"
+)
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
+def test_a_folder_is_locked_by_its_mode(root: Path, mode: int) -> None:
+    locked = root / "cat" / "locked"
+    locked.mkdir()
+    noise().save(locked / "a.png")
+    (root / "dog" / "link.png").symlink_to(locked / "a.png")
+    locked.chmod(mode)
+    try:
+        broken = read_labelled_folder(root).broken
+    finally:
+        locked.chmod(0o700)
+    assert BrokenFile(str(locked), LOCKED) in broken
 
 
 # --- What cannot be learned from --------------------------------------------------------------
@@ -152,10 +234,39 @@ def test_a_class_of_broken_files_only_is_an_error(root: Path) -> None:
         read_labelled_folder(root)
 
 
-def test_one_class_only_is_an_error(tmp_path: Path) -> None:
-    make_folder(tmp_path / "one", {"cat": 3})
-    with pytest.raises(DataError, match=r"one class only, 'cat' with 3 images.*flat:"):
-        read_labelled_folder(tmp_path / "one")
+@pytest.mark.parametrize("beside", [[], ["Val"], ["ground_truth"]])
+def test_splits_do_not_pass_for_classes(tmp_path: Path, beside: list[str]) -> None:
+    for name in ("train", "test", *beside):
+        make_folder(tmp_path / "photos" / name, {"cat": 1, "dog": 1})
+    with pytest.raises(DataError) as caught:
+        load(str(tmp_path / "photos"))
+    photos = tmp_path / "photos"
+    message = str(caught.value)
+    assert message.startswith(f"the folders of {photos} are splits, not classes (train, ")
+    assert f"name one of them, such as {photos / 'train'} ({photos / 'test'} serves" in message
+    assert load(str(photos / "train")).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize("splits", [["train"], ["test", "validation"]])
+def test_splits_of_one_kind_are_noticed_by_the_folders_in_them(
+    tmp_path: Path, splits: list[str]
+) -> None:
+    for name in splits:
+        make_folder(tmp_path / "photos" / name, {"cat": 1, "dog": 1})
+    first = tmp_path / "photos" / splits[0]
+    with pytest.raises(DataError, match=rf"are splits, not classes .*, such as {first}$"):
+        read_labelled_folder(tmp_path / "photos")
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    make_folder(tmp_path / "root", {"bus": 1, "train": 1})
+    assert read_labelled_folder(tmp_path / "root").classes == ("bus", "train")
+
+
+def test_splits_without_classes_in_them_are_noticed_too(tmp_path: Path) -> None:
+    make_folder(tmp_path / "root", {"Test": 1, "Train": 2})
+    with pytest.raises(DataError, match=r"splits, not classes \(Train, Test\)"):
+        read_labelled_folder(tmp_path / "root")
 
 
 def test_a_folder_without_images_names_up_to_five_things(tmp_path: Path) -> None:
@@ -192,3 +303,17 @@ def test_the_size_follows_the_shorter_side_of_most(tmp_path: Path) -> None:
         noise(i, width, height).save(tmp_path / "root" / f"{i}.png")
     (tmp_path / "root" / "bad.png").write_text("no")
     assert read_flat_folder(tmp_path / "root").images.shape[2] == 64
+
+
+def test_images_smaller_than_the_size_are_counted(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    sides = [(31, 400), (400, 31), (32, 32), (33, 33), (8, 8)]
+    for i, (width, height) in enumerate(sides):
+        noise(i, width, height).save(root / f"{i}.png")
+    noise(9, 900, 700).save(root / "decoded at a fraction.jpg")
+    (root / "bad.png").write_text("no")
+    assert read_flat_folder(root, size=32).enlarged == 3
+    assert read_flat_folder(root, size=32).enlarged == 3  # from the cache
+    assert read_flat_folder(root, size=8).enlarged == 0
+    assert read_flat_folder(root, size=1000).enlarged == 6

@@ -269,7 +269,15 @@ def test_every_scheme_is_described() -> None:
 
 
 def test_the_package_offers_what_users_need() -> None:
-    names = {"BrokenFile", "ImageSet", "StreamedImage", "clean_cache", "load", "stream"}
+    names = {
+        "BrokenFile",
+        "ImageSet",
+        "ImageStream",
+        "StreamedImage",
+        "clean_cache",
+        "load",
+        "stream",
+    }
     assert set(oddone.data.__all__) == names
 
 

@@ -3,18 +3,19 @@ import sys
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import bomb_png, encoded, make_folder, noise
+from pictures import bomb_png, encoded, lock, make_folder, noise
 from PIL import Image
 
 from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
-from oddone.data.decode import BATCH, decode
+from oddone.data.decode import BATCH, DecodedImage, decode, decode_picture
 from oddone.data.image_set import check_indices
+from oddone.data.stream import stream_paths
 from oddone.errors import DataError, SettingsError
 
 
@@ -90,6 +91,15 @@ def test_the_classes_of_a_folder_do_not_matter(
     ]
 
 
+def test_a_locked_folder_has_its_place_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_folder(tmp_path / "set", {"cat": 1, "dog": 2})
+    lock(monkeypatch, root / "cat")
+    images = list(stream([root, root / "dog" / "0.png"], size=8))
+    assert [Path(each.path).name for each in images] == ["0.png", "1.png", "cat", "0.png"]
+    assert images[2].reason == "folder cannot be opened: permission denied"
+    assert images[2].image is None
+
+
 def test_files_folders_and_data_sets_follow_each_other(tmp_path: Path) -> None:
     root = make_folder(tmp_path / "set", {"cat": 2, "dog": 1})
     (root / "list.txt").write_text("dog/0.png 0\ngone.png 1\n")
@@ -141,6 +151,88 @@ def test_images_in_memory_are_resized_where_they_must_be(size: int) -> None:
     expected = np.full((3, size, size), 7)
     assert [each.path for each in streamed] == ["mine[0]", "mine[1]", "mine[2]"]
     assert all(np.array_equal(each.image, expected) for each in streamed)
+
+
+def test_a_stream_counts_what_was_enlarged_and_left_out(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "large", {"cat": 2}, side=20)
+    make_folder(tmp_path / "small", {"dog": 3}, side=9)
+    for name in ("a.txt", "cat/b.mov", "cat/.hidden.txt"):
+        (root / name).touch()
+    np.save(tmp_path / "set.npy", np.zeros((4, 9, 12, 3), dtype=np.uint8))
+    images = stream([root, tmp_path / "small", tmp_path / "set.npy"], size=10)
+    assert images.left_out == {".txt": 1, ".mov": 1}
+    next(images)
+    assert images.enlarged == 0
+    assert [each.enlarged for each in images] == [False, *[True] * 7]
+    assert images.enlarged == 7
+
+
+def test_a_stream_of_the_right_size_can_be_handed_on() -> None:
+    images = stream(numbered_images(3), size=4)
+    assert stream(images, size=4) is images
+    with pytest.raises(SettingsError, match="images of 4 pixels, but 8 are needed"):
+        stream(images, size=8)
+    with pytest.raises(SettingsError, match="among the images of an ImageSet"):
+        stream(images, size=4, indices=np.array([0]))
+
+
+def test_images_in_memory_stand_beside_files_in_a_list(tmp_path: Path) -> None:
+    noise().save(tmp_path / "a.png")
+    pixels = np.asarray(noise(1))
+    source = [noise(), tmp_path / "a.png", pixels, str(tmp_path), pixels[..., 0] / 255, pixels]
+    images = list(stream(source, size=16))
+    names = ["image 0", "a.png", "image 2", "a.png", "image 4", "image 5"]
+    assert [Path(each.path).name for each in images] == names
+    expected = decode(encoded(noise(), "PNG"), 16)
+    assert np.array_equal(images[0].image, expected)
+    assert np.array_equal(images[1].image, expected)
+    assert np.array_equal(images[2].image, decode(encoded(noise(1), "PNG"), 16))
+    assert np.array_equal(images[4].image[0], images[4].image[1])
+    assert not any(each.enlarged for each in images)
+    assert all(each.enlarged for each in stream(source, size=41))
+
+
+@pytest.mark.parametrize("image", [noise(), np.asarray(noise())])
+def test_a_single_image_in_memory_is_a_source(image: Image.Image | np.ndarray) -> None:
+    (only,) = stream(image, size=8)
+    assert only.path == "image 0"
+    assert np.array_equal(only.image, decode(encoded(noise(), "PNG"), 8))
+
+
+def test_a_pil_image_is_turned_upright_and_laid_on_white() -> None:
+    clear = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    clear.getexif()[0x0112] = 6
+    (only,) = stream([clear], size=8)
+    assert (only.image == 255).all()
+
+
+def test_a_pil_image_whose_file_is_damaged_has_its_place(tmp_path: Path) -> None:
+    content = encoded(noise(), "JPEG")
+    (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
+    with Image.open(tmp_path / "cut.jpg") as lazy:
+        images = list(stream([noise(), lazy, lazy], size=8))
+    assert [each.reason for each in images] == [None, "truncated", "truncated"]
+
+
+def test_one_lazy_image_may_be_given_many_times(tmp_path: Path) -> None:
+    noise(width=200, height=200).save(tmp_path / "a.jpg")
+    with Image.open(tmp_path / "a.jpg") as lazy:
+        images = [each.image for each in stream([lazy] * 100, size=8)]
+    assert all(np.array_equal(image, images[0]) for image in images)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 4, 4, 3), dtype=np.uint8), r"image 1: an image has shape \(2, 4, 4, 3\)"),
+        (np.zeros((4, 4, 3), dtype=np.int64), "image 1: an image is int64"),
+    ],
+)
+def test_an_array_that_is_no_image_is_an_error_that_names_it(
+    array: np.ndarray, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        list(stream([noise(), array], size=8))
 
 
 def numbered_images(count: int) -> ImageSet:
@@ -197,11 +289,11 @@ def many(folder: Path, count: int) -> Path:
 def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[Path] = []
 
-    def counted(path: Path, size: int) -> np.ndarray:
+    def counted(path: Path, size: int) -> DecodedImage:
         decoded.append(path)
-        return decode(path, size)
+        return decode_picture(path, size)
 
-    monkeypatch.setattr("oddone.data.decode.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode_picture", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     images = stream(many(tmp_path / "many", 300), size=8)
     next(images)
@@ -214,11 +306,47 @@ def test_decoding_runs_ahead_but_not_far(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(decoded) == 300
 
 
+def test_paths_that_come_one_by_one_are_taken_a_few_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
+    folder = many(tmp_path / "many", 300)
+    (folder / "notes.txt").touch()
+    taken = 0
+
+    def paths() -> Iterator[str]:
+        nonlocal taken
+        for taken in range(1, 1001):
+            yield str(folder / f"{taken % 300:04}.png")
+        yield str(folder)
+        yield str(folder / "gone.png")
+
+    told: list[tuple[int, int, str]] = []
+    images = stream_paths(paths(), size=8, progress=lambda *now: told.append(now))
+    first = next(images)
+    assert first.path == str(folder / "0001.png")
+    assert taken <= 8 * BATCH
+    rest = list(images)
+    assert len(rest) == 999 + 300 + 1
+    assert rest[-1].reason == "no such file or directory"
+    assert images.left_out == {".txt": 1}
+    assert told[-1] == (1301, 0, "images")
+
+
+def test_a_locked_folder_among_paths_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(monkeypatch, tmp_path)
+    (only,) = stream_paths([str(tmp_path)], size=8)
+    assert only.path == str(tmp_path)
+    assert "Permission denied" in str(only.reason)
+
+
 def test_who_stops_early_waits_for_nothing(tmp_path: Path) -> None:
     filters = list(warnings.filters)
     images = stream(many(tmp_path / "many", 100), size=8)
     next(images)
-    images.close()  # type: ignore[attr-defined]
+    images.close()
     assert warnings.filters == filters
 
 

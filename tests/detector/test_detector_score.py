@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from oddone.data import ImageSet
-from oddone.data.decode import BATCH, decode
+from oddone.data.decode import BATCH, DecodedImage, decode_picture
 from oddone.detector import Detector, ScoredImage
 from oddone.errors import DataError, SettingsError
 
@@ -76,6 +76,20 @@ def test_images_of_any_size_in_memory_can_be_scored(detector: Detector, source: 
     assert np.mean(labels == source.labels) > 0.9
 
 
+def test_a_list_may_mix_files_pil_images_and_arrays(
+    detector: Detector, source: ImageSet, folder: Path
+) -> None:
+    pixels = source.images[1].transpose(1, 2, 0)
+    mixed = [Image.fromarray(pixels), str(folder / "1.png"), pixels]
+    scored = list(detector.score(mixed))
+    assert [each.path for each in scored] == ["image 0", str(folder / "1.png"), "image 2"]
+    expected = detector(mixed)
+    for each, verdict in zip(scored, expected, strict=True):
+        assert each.verdict is not None
+        assert each.verdict.score == pytest.approx(verdict.score, abs=1e-5)
+        assert each.verdict.label == verdict.label
+
+
 def test_without_a_calibration_nothing_is_called_anomalous_or_normal(
     detector: Detector, folder: Path
 ) -> None:
@@ -101,11 +115,11 @@ def test_no_more_than_a_few_batches_are_in_memory(
         Image.new("RGB", (16, 16), (i % 256, 0, 0)).save(tmp_path / f"{i:03}.png")
     decoded: list[Path] = []
 
-    def counted(path: Path, size: int) -> np.ndarray:
+    def counted(path: Path, size: int) -> DecodedImage:
         decoded.append(path)
-        return decode(path, size)
+        return decode_picture(path, size)
 
-    monkeypatch.setattr("oddone.data.decode.decode", counted)
+    monkeypatch.setattr("oddone.data.decode.decode_picture", counted)
     monkeypatch.setattr("oddone.data.decode._cores", lambda: 2)
     for consumed, _ in enumerate(detector.score(tmp_path, batch_size=BATCH), start=1):
         assert len(decoded) - consumed < 9 * BATCH  # the threads' batches and the network's

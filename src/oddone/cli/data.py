@@ -12,7 +12,7 @@ from rich.progress import DownloadColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from oddone.cli.terminal import counted, list_broken, progress_bar, say
+from oddone.cli.terminal import counted, list_broken, progress_bar, say, say_about_files
 
 if TYPE_CHECKING:
     from oddone.data.image_set import ImageSet
@@ -41,7 +41,7 @@ def info(
     *,
     size: Annotated[int | None, Parameter(help="Side in pixels to resize the images to.")] = None,
 ) -> None:
-    """Describe images: how many there are, of which size and classes, and what is broken.
+    """Describe images: how many there are, of which size and classes, and what is not used.
 
     Example: `oddone data info fashion:known`
     """
@@ -58,7 +58,7 @@ def info(
     )
     if image_set.classes:
         Console().print(_class_table(image_set))
-    list_broken(image_set.broken)
+    say_about_files(image_set)
 
 
 @app.command

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from oddone.cli.terminal import list_broken, progress_bar
+from oddone.cli.terminal import progress_bar, say_about_files
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.device import choose_device
 
 
 def load_images(source: str, size: int | None, *, strict: bool = False) -> ImageSet:
-    """Return the images of a source, with a progress bar; list the files that cannot be read."""
+    """Return the images of a source, with a progress bar; say which files are not used."""
     with progress_bar() as progress:
         images = load(source, size=size, strict=strict, progress=progress)
-    list_broken(images.broken)
+    say_about_files(images)
     return images
 
 

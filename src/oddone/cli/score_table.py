@@ -1,14 +1,19 @@
-"""The table of `oddone score`: its columns, and how its rows are written.
+r"""The table of `oddone score`: its columns, and how its rows are written.
+
+The name of a file need not be Unicode. What is not is written as \udcXX, where XX is the byte, in
+every format: so a table is valid UTF-8.
 
 To add a column, add it to `to_row` and `table_columns`. To add a format, write a function such as
 `_write_csv` and add it to `FORMATS`.
 """
 
 import csv
+import heapq
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -66,6 +71,20 @@ def table_columns(neighbours: int) -> Columns:
         near = f"neighbour_{number}"
         columns |= {f"{near}_path": str, f"{near}_class_name": str, f"{near}_similarity": float}
     return columns
+
+
+def most_anomalous_first(rows: Iterable[Row], top: int | None) -> list[Row]:
+    """Return all rows, or the `top` first, by their scores; unreadable files come last.
+
+    With `top`, no more rows than that are kept in memory.
+    """
+    if top is None:
+        return sorted(rows, key=_anomaly, reverse=True)
+    return heapq.nlargest(top, rows, key=_anomaly)
+
+
+def _anomaly(row: Row) -> float:
+    return -math.inf if row["score"] is None else cast("float", row["score"])
 
 
 @contextmanager
@@ -150,7 +169,7 @@ def _p_value_in_words(p_value: float | None) -> str:
 def _write_to_pipe(columns: Columns) -> Iterator[Write]:
     """Yield a function that prints a row as CSV, and end quietly if the reader has closed."""
     stdout = cast("TextIOWrapper", sys.stdout)
-    stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # file names as they are
+    stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as in files
     try:
         yield _csv_rows(stdout, columns)
         stdout.flush()
@@ -161,7 +180,7 @@ def _write_to_pipe(columns: Columns) -> Iterator[Write]:
 
 @contextmanager
 def _write_csv(path: Path, columns: Columns) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         yield _csv_rows(file, columns)
 
 

@@ -1,8 +1,8 @@
-"""What the commands print: sentences, notes, progress bars, and files that could not be read."""
+"""What the commands print: sentences, notes, progress bars, and files that were not used."""
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,13 @@ from rich.text import Text
 from oddone.errors import DataWarning, SettingsWarning
 
 if TYPE_CHECKING:
-    from oddone.data.image_set import BrokenFile
+    from oddone.data.image_set import BrokenFile, ImageSet
     from oddone.detector import Detector
 
 SECONDS_BEFORE_BAR = 2.0
 SECONDS_BETWEEN_LINES = 10.0
 BROKEN_SHOWN = 20
+ENDINGS_SHOWN = 5
 
 
 def say(sentence: str) -> None:
@@ -52,6 +53,28 @@ def printable(text: str) -> str:
 def counted(number: int, one: str, many: str) -> str:
     """Return a number with its noun, such as "1 image" or "2,000 images"."""
     return f"{number:,} {one if number == 1 else many}"
+
+
+def say_about_files(images: "ImageSet") -> None:
+    """Print which files of a source could not be read, and what else a user may not expect."""
+    list_broken(images.broken)
+    if images.left_out:
+        say(describe_left_out(images.left_out))
+    if images.enlarged:
+        height, width = images.images.shape[2:]
+        say(
+            f"enlarged: {images.enlarged:,} of {counted(len(images), 'image', 'images')}, "
+            f"smaller than {height} x {width} pixels"
+        )
+
+
+def describe_left_out(left_out: Mapping[str, int]) -> str:
+    """Return how many files were left out, such as "left out: 12 .txt, 3 .mov"."""
+    by_number = sorted(left_out.items(), key=lambda item: (-item[1], item[0]))
+    most = by_number[:ENDINGS_SHOWN]
+    parts = [f"{files:,} {ending}" for ending, files in most]
+    others = sum(left_out.values()) - sum(files for _, files in most)
+    return f"left out: {', '.join([*parts, f'{others:,} others'] if others else parts)}"
 
 
 def list_broken(broken: "Sequence[BrokenFile]") -> None:

@@ -3,6 +3,14 @@
 from oddone.data.cache import clean_cache
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.data.notation import load
-from oddone.data.stream import StreamedImage, stream
+from oddone.data.stream import ImageStream, StreamedImage, stream
 
-__all__ = ["BrokenFile", "ImageSet", "StreamedImage", "clean_cache", "load", "stream"]
+__all__ = [
+    "BrokenFile",
+    "ImageSet",
+    "ImageStream",
+    "StreamedImage",
+    "clean_cache",
+    "load",
+    "stream",
+]

@@ -118,7 +118,23 @@ def resize_images(
     for _ in in_parallel(fill, range(len(native)), progress, f"resizing to {size}"):
         pass
     fingerprint = hashlib.sha256(f"{native.fingerprint} {size}".encode()).hexdigest()[:16]
-    return replace(native, images=images, fingerprint=fingerprint)
+    enlarged = len(native) if size > min(height, width) else native.enlarged
+    return replace(native, images=images, fingerprint=fingerprint, enlarged=enlarged)
+
+
+def to_picture(pixels: np.ndarray) -> Image.Image:
+    """Return an array of [height, width, 3], or grey [height, width], as a PIL image in RGB."""
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise DataError(
+            f"an image has shape {pixels.shape}; pass [height, width, 3], or grey [height, width]"
+        )
+    if pixels.dtype.kind == "f" and pixels.size and pixels.min() >= 0 and pixels.max() <= 1:
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    if pixels.dtype != np.uint8 or 0 in pixels.shape:
+        raise DataError(
+            f"an image is {pixels.dtype} of shape {pixels.shape}; pass uint8, or floats from 0 to 1"
+        )
+    return Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
 
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:

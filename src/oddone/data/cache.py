@@ -10,8 +10,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 import platformdirs
 
 from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
+from oddone.data.formats import NEEDS_HEIF, heic_is_readable
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
@@ -48,6 +49,8 @@ class Listing:
     classes: tuple[str, ...]
     skipped: tuple[BrokenFile, ...] = ()
     """Files that are known to be unusable before they are decoded."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many files are no pictures, by their endings."""
 
     def fingerprint(self, size: int) -> str:
         """Return a hash that changes with the files and labels, but not with the root's path."""
@@ -124,18 +127,26 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         good = np.array(index["good"], dtype=np.int64)
         broken = [BrokenFile(str(listing.root / name), why) for name, why in index["broken"]]
         files = [listing.files[i] for i in good]
+        enlarged = int(index["enlarged"])
     # Missing or unreadable; truncated (NumPy: ValueError or EOFError); JSON with other contents.
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError):
         return None
     if images.shape != (len(good), 3, size, size) or images.dtype != np.uint8:
         return None
+    fingerprint = entry.name
+    if any(file.reason == NEEDS_HEIF for file in broken):
+        if heic_is_readable():
+            return None  # it was decoded before the package was installed
+        fingerprint = hashlib.sha256(f"{entry.name} without HEIC".encode()).hexdigest()[:16]
     return ImageSet(
         images=images,
         labels=np.array([file.label for file in files], dtype=np.int64),
         classes=listing.classes,
         paths=tuple(str(listing.root / file.name) for file in files),
-        fingerprint=entry.name,
+        fingerprint=fingerprint,
         broken=(*listing.skipped, *broken),
+        left_out=listing.left_out,
+        enlarged=enlarged,
     )
 
 
@@ -179,6 +190,7 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
     paths = [listing.root / file.name for file in listing.files]
     good: list[int] = []
     broken: list[tuple[str, str]] = []
+    enlarged = 0
 
     with without_warnings(), (ours / "images.npy").open("wb") as stream:
         _write_header(stream, (len(paths), 3, size, size))
@@ -188,15 +200,17 @@ def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -
             if isinstance(result, str):
                 broken.append((listing.files[i].name, result))
             else:
-                stream.write(result.data)
+                stream.write(result.image.data)
                 good.append(i)
+                enlarged += result.enlarged
         if not good:
             raise DataError(_nothing_readable(listing, broken))
         stream.seek(0)
         _write_header(stream, (len(good), 3, size, size))
         _sync(stream)
     with (ours / "index.json").open("wb") as stream:
-        stream.write(json.dumps({"good": good, "broken": broken}).encode("ascii"))
+        index = {"good": good, "broken": broken, "enlarged": enlarged}
+        stream.write(json.dumps(index).encode("ascii"))
         _sync(stream)
     _sync_folder(ours)
 

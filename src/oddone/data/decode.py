@@ -6,38 +6,19 @@ import os
 import struct
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageFile,
-    JpegImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import Image, ImageFile
 
+from oddone.data.formats import START, format_of, reader_or_reason
 from oddone.progress import Progress
 
-ENDINGS = frozenset(
-    {".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
-)
-FORMATS = {  # the formats that are tried, and the plugins that make Pillow know them
-    "JPEG": JpegImagePlugin,
-    "PNG": PngImagePlugin,
-    "WEBP": WebPImagePlugin,
-    "BMP": BmpImagePlugin,
-    "GIF": GifImagePlugin,
-    "TIFF": TiffImagePlugin,
-}
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
 
@@ -54,7 +35,8 @@ _UPRIGHT = {
 
 # What Pillow raises for a damaged file. Its own errors are OSErrors (truncated data, unknown
 # compression) and SyntaxErrors (broken structure); ValueErrors come from impossible headers and
-# unsupported conversions; the others come from plugins that parse nonsense.
+# unsupported conversions; the others come from plugins that parse nonsense, RuntimeErrors from
+# that for HEIC.
 _DAMAGE = (
     OSError,
     SyntaxError,
@@ -63,6 +45,7 @@ _DAMAGE = (
     IndexError,
     KeyError,
     OverflowError,
+    RuntimeError,
     TypeError,
     ZeroDivisionError,
     struct.error,
@@ -77,24 +60,53 @@ class BrokenImageError(Exception):
     """The file cannot be read as an image; the message is a short reason for people."""
 
 
+class DecodedImage(NamedTuple):
+    """An image of the wanted size, and whether the picture was smaller than that."""
+
+    image: UInt8[np.ndarray, "3 size size"]
+    enlarged: bool
+
+
 def decode(source: Path | bytes, size: int) -> UInt8[np.ndarray, "3 size size"]:
     """Return the central square of a picture in RGB, upright and resized with antialiasing.
 
     Transparent pictures get a white background; of an animation, the first frame is taken.
     Raises BrokenImageError if the picture cannot be read.
     """
+    return decode_picture(source, size).image
+
+
+def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
+    """Return the image as `decode` does, and whether it was enlarged."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    square = central_square(read_picture(source, at_least=2 * size), size)
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    return resize_picture(read_picture(source, at_least=2 * size), size)
 
 
-def decode_or_reason(path: Path, size: int) -> UInt8[np.ndarray, "3 size size"] | str:
-    """Return the image in a file as `decode` does, or the reason why the file cannot be read."""
+def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
+    """Return the image in a file as `decode_picture` does, or why the file cannot be read."""
     try:
-        return decode(path, size)
+        return decode_picture(path, size)
     except BrokenImageError as error:
         return str(error)
+
+
+def resize_picture(picture: Image.Image, size: int) -> DecodedImage:
+    """Return the central square of a picture in RGB as an image."""
+    square = central_square(picture, size)
+    image = np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+    return DecodedImage(image, enlarged=min(picture.size) < size)
+
+
+def to_rgb_or_reason(image: Image.Image) -> Image.Image | str:
+    """Return an image of Pillow as `to_rgb` does, or why its file, not read yet, cannot be read."""
+    try:
+        image.load()
+        return to_rgb(image)
+    except BrokenImageError as error:
+        return str(error)
+    except _DAMAGE as error:
+        return _reason(error)
 
 
 def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
@@ -149,14 +161,17 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
 
 
 def in_parallel(
-    work: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None, what: str
+    work: Callable[[Item], Result], items: Iterable[Item], progress: Progress | None, what: str
 ) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order; threads compute a few batches ahead.
 
     Pillow releases the GIL while it decodes and resizes, so processes are not needed.
-    `progress` is told how many of the items are done, and that they are called `what`.
+    `progress` is told how many of the items are done, and that they are called `what`. Items that
+    become known one by one are taken as they are needed; of how many is then told as 0.
     """
-    batches = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+    total = len(items) if isinstance(items, Sized) else 0
+    waiting = iter(items)
+    batches = iter(lambda: list(itertools.islice(waiting, BATCH)), [])
     done = 0
     with ThreadPoolExecutor(_cores()) as pool:
         pending: deque[Future[list[Result]]] = deque()
@@ -173,7 +188,7 @@ def in_parallel(
                 yield from results
                 done += len(results)
                 if progress is not None:
-                    progress(done, len(items), what)
+                    progress(done, total, what)
         finally:  # after an error or Ctrl-C, do not start the tasks that still wait
             for future in pending:
                 future.cancel()
@@ -207,21 +222,22 @@ def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
     """Return the picture with only its header read.
 
     Image.open does the same, but it warns of large pictures, and a single thread cannot catch
-    warnings. So this is its loop without the warning.
+    warnings. So the format is told here.
     """
-    start = stream.read(16)
+    start = stream.read(START)
     if not start:
         raise BrokenImageError("empty file")
-    for name in FORMATS:
-        factory, accept = Image.OPEN[name]
-        if accept is None or accept(start) is not True:
-            continue
-        stream.seek(0)
-        try:
-            return factory(stream, "")
-        except (SyntaxError, IndexError, TypeError, struct.error) as error:
-            raise BrokenImageError(f"damaged {name} header") from error
-    raise BrokenImageError("not an image of a known format")
+    name = format_of(start)
+    if name is None:
+        raise BrokenImageError("not an image of a known format")
+    reader = reader_or_reason(name)
+    if isinstance(reader, str):
+        raise BrokenImageError(reader)
+    stream.seek(0)
+    try:
+        return reader(stream, "")
+    except (SyntaxError, IndexError, TypeError, struct.error) as error:
+        raise BrokenImageError(f"damaged {name} header") from error
 
 
 def _reason(error: Exception) -> str:

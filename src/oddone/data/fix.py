@@ -13,13 +13,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from oddone.data.decode import (
-    ENDINGS,
-    BrokenImageError,
-    in_parallel,
-    read_picture,
-    without_warnings,
-)
+from oddone.data.decode import BrokenImageError, in_parallel, read_picture, without_warnings
+from oddone.data.formats import ENDINGS
 from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError
 from oddone.progress import Progress
@@ -147,7 +142,7 @@ def _resize_files(
 
 
 def _write_sources(table: Path, sources: Sequence[str]) -> None:
-    with table.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("picture", "source"))
         rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))

@@ -1,21 +1,31 @@
 """Folders of picture files: one subfolder for each class, or all without labels."""
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
 from statistics import median
 
 from oddone.data.cache import ListedFile, Listing, load_or_decode
-from oddone.data.decode import ENDINGS, shorter_side, without_warnings
+from oddone.data.decode import shorter_side, without_warnings
+from oddone.data.file_tree import (
+    NAMES_SHOWN,
+    FolderContents,
+    class_folders,
+    describe_contents,
+    look_below,
+    look_beside_classes,
+    stat_or_reason,
+)
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
 
 SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is chosen
+TRAINING = {"train", "training"}  # what folders of splits are called
+TESTING = {"test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
 SAMPLE = 200  # picture files whose size is looked at for that
-NAMES_SHOWN = 5  # in an error message
 
 
 def read_labelled_folder(
@@ -26,27 +36,11 @@ def read_labelled_folder(
     if not names:
         raise DataError(
             f"{root} has no class folders (found: {describe_contents(root)}); make one folder for "
-            f"each class, or read all images without labels as flat:{root}"
+            f"each class (for a detector of one class, a single {root / 'NAME'} around the "
+            f"images), or read all images without labels as flat:{root}"
         )
-    files: list[ListedFile] = []
-    skipped = [
-        BrokenFile(str(root / name), "lies in no class folder") for name in loose_images(root)
-    ]
-    for label, name in enumerate(names):
-        before = len(files)
-        list_files(root, zip(_names_below(root, name), repeat(label)), files, skipped)
-        if len(files) == before:
-            raise DataError(
-                f"class {name!r} has no images (found in {root / name}: "
-                f"{describe_contents(root / name)}); add images or remove the folder"
-            )
-    if len(names) == 1:
-        raise DataError(
-            f"{root} has one class only, {names[0]!r} with {len(files)} images, and telling "
-            f"classes apart needs two; add a folder for another class, or read all images "
-            f"without labels as flat:{root}"
-        )
-    listing = Listing(root, tuple(files), names, tuple(skipped))
+    _check_for_splits(root, names)
+    listing = _list_classes(root, names)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
     _check_every_class(image_set, root)
     return image_set
@@ -57,11 +51,12 @@ def read_flat_folder(
 ) -> ImageSet:
     """Return all images below the root, without labels."""
     files: list[ListedFile] = []
-    skipped: list[BrokenFile] = []
-    list_files(root, zip(_names_below(root, ""), repeat(-1)), files, skipped)
+    contents = look_below(root)
+    skipped = list(contents.locked)
+    list_files(root, zip(contents.pictures, repeat(-1)), files, skipped)
     if not files:
-        raise _no_images(root)
-    listing = Listing(root, tuple(files), (), tuple(skipped))
+        raise _no_images(root, skipped)
+    listing = Listing(root, tuple(files), (), tuple(skipped), contents.left_out)
     return read_listing(listing, size=size, strict=strict, progress=progress)
 
 
@@ -77,11 +72,19 @@ def read_listing(
 
 
 def pictures_below(root: Path) -> list[str]:
-    """Return the paths of all picture files below the root (by their endings), in fixed order."""
-    paths = [str(root / name) for name in _names_below(root, "")]
-    if not paths:
+    """Return the paths of all picture files below the root, in fixed order."""
+    contents = look_below(root)
+    if not contents.pictures:
+        raise _no_images(root, contents.locked)
+    return [str(root / name) for name in contents.pictures]
+
+
+def contents_below(root: Path) -> FolderContents:
+    """Return the pictures and locked folders below the root; none at all are a `DataError`."""
+    contents = look_below(root)
+    if not contents.pictures and not contents.locked:
         raise _no_images(root)
-    return paths
+    return contents
 
 
 def list_files(
@@ -99,85 +102,57 @@ def list_files(
             files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
 
 
-def stat_or_reason(path: Path) -> os.stat_result | str:
-    """Return size and times of a file, or the reason why it cannot be opened."""
-    try:
-        status = path.stat()
-    except OSError as error:  # a broken link, or a folder that we may not enter
-        return (error.strerror or str(error)).lower()
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-        return "not a regular file"
-    return status
+def _list_classes(root: Path, names: Sequence[str]) -> Listing:
+    """Return the files of each class. A class is left out if its folder cannot be opened."""
+    files: list[ListedFile] = []
+    beside = look_beside_classes(root)
+    skipped = [BrokenFile(str(root / name), "lies in no class folder") for name in beside.pictures]
+    left_out = Counter(beside.left_out)
+    classes: list[str] = []
+    for name in names:
+        before = len(files)
+        contents = look_below(root, name)
+        left_out += contents.left_out
+        skipped += contents.locked
+        list_files(root, zip(contents.pictures, repeat(len(classes))), files, skipped)
+        if len(files) > before:
+            classes.append(name)
+        elif not contents.locked:
+            raise DataError(
+                f"class {name!r} has no images (found in {root / name}: "
+                f"{describe_contents(root / name)}); add images or remove the folder"
+            )
+    if not classes:
+        raise DataError(
+            f"no class folder of {root} can be read: {_name_some(skipped, root)}; "
+            f"make them folders you may read"
+        )
+    return Listing(root, tuple(files), tuple(classes), tuple(skipped), left_out)
 
 
-def class_folders(root: Path) -> tuple[str, ...]:
-    """Return the names of the folders in the root that are not hidden, sorted."""
-    return tuple(entry.name for entry in _visible(root) if _is_folder(entry))
+def _check_for_splits(root: Path, names: Sequence[str]) -> None:
+    """Raise a `DataError` where the folders are the splits of a data set, not its classes.
 
-
-def loose_images(root: Path) -> tuple[str, ...]:
-    """Return the names of the picture files directly in the root, sorted."""
-    return tuple(
-        entry.name for entry in _visible(root) if _is_image(entry.name) and not _is_folder(entry)
+    A folder "train" alone, with nothing but images in it, may well be the class of trains.
+    """
+    training = [name for name in names if name.lower() in TRAINING]
+    testing = [name for name in names if name.lower() in TESTING]
+    splits = [*training, *testing]
+    only_splits = len(splits) == len(names) and any(class_folders(root / name) for name in names)
+    if not (training and testing) and not only_splits:
+        return
+    test = "test" if "test" in testing else testing[0] if testing else ""
+    serves = f" ({root / test} serves to evaluate)" if training and test else ""
+    raise DataError(
+        f"the folders of {root} are splits, not classes ({', '.join(splits)}); "
+        f"name one of them, such as {root / splits[0]}{serves}"
     )
 
 
-def describe_contents(folder: Path) -> str:
-    """Return the names of the first few files and folders in it, for an error message."""
-    names = [entry.name + "/" * _is_folder(entry) for entry in _visible(folder)]
-    if not names:
-        return "nothing"
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(names[:NAMES_SHOWN]) + more
-
-
-def _visible(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            visible = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError as error:
-        raise DataError(
-            f"cannot look into {folder}: {error.strerror}; make it a folder you may read"
-        ) from error
-    return sorted(visible, key=lambda entry: entry.name)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a folder or a link to one. DirEntry.is_dir fails for a looping link."""
-    if entry.is_symlink():
-        return Path(entry.path).is_dir()
-    return entry.is_dir()
-
-
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in ENDINGS  # noqa: PTH122, a Path for each file is slow
-
-
-def _names_below(root: Path, start: str) -> Iterator[str]:
-    """Yield the relative paths of picture files below a folder of the root, in fixed order.
-
-    Links to folders are followed, but no folder is entered twice, so a loop of links ends.
-    """
-    folders, entered = [start], set()
-    while folders:
-        folder = folders.pop()
-        identity = (root / folder).stat()  # of the target, if it is a link
-        if (identity.st_dev, identity.st_ino) in entered:
-            continue
-        entered.add((identity.st_dev, identity.st_ino))
-        below = []
-        for entry in _visible(root / folder):
-            name = f"{folder}/{entry.name}" if folder else entry.name
-            if _is_folder(entry):
-                below.append(name)
-            elif _is_image(name):
-                yield name
-        folders += reversed(below)
-
-
-def _no_images(root: Path) -> DataError:
+def _no_images(root: Path, skipped: Sequence[BrokenFile] = ()) -> DataError:
+    reasons = f"; {_name_some(skipped, root)}" if skipped else ""
     return DataError(
-        f"no images below {root} (found: {describe_contents(root)}); "
+        f"no images below {root} (found: {describe_contents(root)}{reasons}); "
         f"choose a folder with files such as .jpg or .png"
     )
 

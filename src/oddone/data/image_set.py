@@ -1,7 +1,7 @@
 """ImageSet, which every data source becomes: images of one size, their labels and paths."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -37,6 +37,10 @@ class ImageSet:
     """A hash that changes when the images, labels or classes may have changed."""
     broken: tuple[BrokenFile, ...] = ()
     """Files of the source that are left out, because they could not be read."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many files of a folder are left out, because they are no pictures, by their endings."""
+    enlarged: int = 0
+    """How many of the images were smaller than they are now."""
 
     def __len__(self) -> int:
         return len(self.images)

@@ -8,15 +8,10 @@ from typing import NamedTuple, cast
 
 from oddone.data.arrays import read_arrays, resize_images
 from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
-from oddone.data.decode import ENDINGS
 from oddone.data.fashion import read_fashion
-from oddone.data.folder import (
-    class_folders,
-    describe_contents,
-    loose_images,
-    read_flat_folder,
-    read_labelled_folder,
-)
+from oddone.data.file_tree import class_folders, describe_contents, has_loose_pictures
+from oddone.data.folder import read_flat_folder, read_labelled_folder
+from oddone.data.formats import ENDINGS
 from oddone.data.idx import PREFIXES, idx_images, read_idx
 from oddone.data.image_set import ImageSet, SplitName
 from oddone.data.imglist import read_imglist
@@ -245,7 +240,7 @@ def _schemes_of_folder(path: Path) -> list[str]:
         official.append("idx")
     if official:
         return official
-    guesses = {"folder": class_folders(path), "flat": loose_images(path)}
+    guesses = {"folder": class_folders(path), "flat": has_loose_pictures(path)}
     return [scheme for scheme, found in guesses.items() if found]
 
 

@@ -1,17 +1,29 @@
 """Read images one after the other, each once, so that they need not fit into memory."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
+from PIL import Image
 
-from oddone.data.arrays import resize_images
-from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
-from oddone.data.folder import pictures_below, stat_or_reason
-from oddone.data.image_set import ImageSet, check_indices
+from oddone.data.arrays import resize_images, to_picture
+from oddone.data.decode import (
+    DecodedImage,
+    decode_or_reason,
+    in_parallel,
+    resize_picture,
+    to_rgb_or_reason,
+    without_warnings,
+)
+from oddone.data.file_tree import look_below, stat_or_reason
+from oddone.data.folder import contents_below
+from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
     SCHEMES,
@@ -21,14 +33,12 @@ from oddone.data.notation import (
     parse,
     possible_schemes,
 )
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
-
-Source = ImageSet | str | Path | Sequence[str | Path]
-"""Images, a notation or path, or several notations and paths."""
 
 FILE_SCHEMES = ("folder", "flat", "imglist")
 """The schemes in which every image is a file of its own."""
+_LOADING = Lock()
 IMAGES_AT_ONCE = 256  # images of an array that are copied and resized at a time
 
 
@@ -38,6 +48,55 @@ class StreamedImage(NamedTuple):
     path: str
     image: UInt8[np.ndarray, "3 size size"] | None
     reason: str | None
+    enlarged: bool = False
+    """Whether it was smaller than it is now."""
+
+
+class ImageStream:
+    """Images one after the other, each read when it is asked for, and counts of what was met.
+
+    `Detector.score` takes one too, so that the counts can be read afterwards.
+    """
+
+    def __init__(
+        self, images: Generator[StreamedImage, None, None], size: int, left_out: Counter[str]
+    ) -> None:
+        self._images = images
+        self.size = size
+        """Height and width of the images."""
+        self.left_out = left_out
+        """How many files of folders are no pictures, by their endings."""
+        self.enlarged = 0
+        """How many images so far were smaller than they are now."""
+
+    def __iter__(self) -> Iterator[StreamedImage]:
+        return self
+
+    def __next__(self) -> StreamedImage:
+        image = next(self._images)
+        self.enlarged += image.enlarged
+        return image
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._images.close()
+
+
+OneImage: TypeAlias = str | Path | Image.Image | np.ndarray
+"""A file, a PIL image, or an array of [height, width, 3] or grey [height, width]; of any size."""
+Source: TypeAlias = ImageSet | ImageStream | OneImage | Sequence[OneImage]
+"""Images, a notation or path, or several notations, paths, PIL images and arrays."""
+
+
+class _GivenImage(NamedTuple):
+    """An image that is in memory already."""
+
+    name: str
+    pixels: Image.Image | np.ndarray
+
+
+_Readable: TypeAlias = str | BrokenFile | _GivenImage
+"""A file, a folder that is known to be locked, or an image in memory."""
 
 
 def stream(
@@ -46,36 +105,92 @@ def stream(
     size: int,
     indices: Int[np.ndarray, " some"] | None = None,
     progress: Progress | None = None,
-) -> Iterator[StreamedImage]:
+) -> ImageStream:
     """Return the images of the source in order, resized, and read only when they are asked for.
 
     A folder gives all pictures below it, whatever its classes. A file that is no data set is
     read as a picture. A file that cannot be read has its place in the order too, with the
-    reason. That all paths exist is checked at once.
+    reason, and so has a folder in it that cannot be opened. That all paths exist is checked at
+    once. A PIL image or array in a list is called by its place, such as "image 3".
 
-    Of an `ImageSet`, `indices` chooses some images, in the order of the indices. They are copied a
-    few at a time, so a memory-mapped set stays on disk.
+    A stream is returned as it is. Of an `ImageSet`, `indices` chooses some images, in the order of
+    the indices. They are copied a few at a time, so a memory-mapped set stays on disk.
     """
     check_size(size)
     if isinstance(source, ImageSet):
         if indices is not None:
             check_indices(indices, source)
-        return _stream_images(source, size, indices, progress)
+        return ImageStream(_stream_images(source, size, indices, progress), size, Counter())
     if indices is not None:
         raise SettingsError(
             "indices choose among the images of an ImageSet; load the source first, or leave "
             "indices out"
         )
-    sources = [source] if isinstance(source, str | Path) else source
-    parts: list[Request | list[str]] = []
-    for request in [parse(str(each), _guess_scheme) for each in sources]:
-        if request.scheme not in FILE_SCHEMES:
-            parts.append(request)
-        elif parts and isinstance(parts[-1], list):
-            parts[-1] += _paths(request)  # many single files are decoded together
+    if isinstance(source, ImageStream):
+        _check_stream(source, size)
+        return source
+    if isinstance(source, str | Path | Image.Image | np.ndarray):
+        source = [source]
+    left_out: Counter[str] = Counter()
+    return ImageStream(_stream_parts(_parts(source, left_out), size, progress), size, left_out)
+
+
+def stream_paths(
+    paths: Iterable[str], *, size: int, progress: Progress | None = None
+) -> ImageStream:
+    """Return the images of files and folders whose paths become known one by one, as from a pipe.
+
+    Paths are taken as they are needed, a few ahead. One that does not exist has its place in the
+    order, with the reason.
+    """
+    check_size(size)
+    left_out: Counter[str] = Counter()
+    return ImageStream(_stream_files(_expand(paths, left_out), size, progress), size, left_out)
+
+
+def _expand(paths: Iterable[str], left_out: Counter[str]) -> Iterator[_Readable]:
+    """Yield the paths, and instead of a folder what lies below it."""
+    for path in paths:
+        if not os.path.isdir(path):  # noqa: PTH112, Path.is_dir fails in a locked folder
+            yield path
+            continue
+        try:
+            contents = look_below(Path(path))
+        except DataError as error:
+            yield BrokenFile(path, str(error))
+            continue
+        left_out.update(contents.left_out)
+        yield from (str(Path(path) / name) for name in contents.pictures)
+        yield from contents.locked
+
+
+def _parts(sources: Sequence[OneImage], left_out: Counter[str]) -> list[Request | list[_Readable]]:
+    """Return the data sets among the sources, and the files and images between them as lists."""
+    parts: list[Request | list[_Readable]] = []
+    for each in [_parse(source, place) for place, source in enumerate(sources)]:
+        if isinstance(each, Request) and each.scheme not in FILE_SCHEMES:
+            parts.append(each)
+            continue
+        files: list[_Readable] = _files(each, left_out) if isinstance(each, Request) else [each]
+        if parts and isinstance(parts[-1], list):
+            parts[-1] += files  # many single files are decoded together
         else:
-            parts.append(_paths(request))
-    return _stream_parts(parts, size, progress)
+            parts.append(files)
+    return parts
+
+
+def _parse(source: OneImage, place: int) -> Request | _GivenImage:
+    if isinstance(source, str | Path):
+        return parse(str(source), _guess_scheme)
+    return _GivenImage(f"image {place}", source)
+
+
+def _check_stream(source: ImageStream, size: int) -> None:
+    if source.size != size:
+        raise SettingsError(
+            f"the stream gives images of {source.size} pixels, but {size} are needed; make it with "
+            f"size={size}"
+        )
 
 
 def _guess_scheme(path: Path) -> str:
@@ -84,16 +199,21 @@ def _guess_scheme(path: Path) -> str:
     return guess_scheme(path) if is_data_set else "flat"
 
 
-def _paths(request: Request) -> list[str]:
+def _files(request: Request, left_out: Counter[str]) -> list[_Readable]:
+    """Return the files of a request, and add to `left_out` what its folder holds beside them."""
     if request.scheme == "imglist":
         path, root = request.list_and_root
         return [str(root / name) for name in parse_imglist(path)[0]]
-    return pictures_below(request.path) if request.path.is_dir() else [str(request.path)]
+    if not request.path.is_dir():
+        return [str(request.path)]
+    contents = contents_below(request.path)
+    left_out.update(contents.left_out)
+    return [*(str(request.path / name) for name in contents.pictures), *contents.locked]
 
 
 def _stream_parts(
-    parts: Sequence[Request | list[str]], size: int, progress: Progress | None
-) -> Iterator[StreamedImage]:
+    parts: Sequence[Request | list[_Readable]], size: int, progress: Progress | None
+) -> Generator[StreamedImage, None, None]:
     for part in parts:
         if isinstance(part, list):
             yield from _stream_files(part, size, progress)
@@ -102,17 +222,35 @@ def _stream_parts(
 
 
 def _stream_files(
-    paths: Sequence[str], size: int, progress: Progress | None
-) -> Iterator[StreamedImage]:
-    def read(path: str) -> StreamedImage:
-        status = stat_or_reason(Path(path))
-        result = status if isinstance(status, str) else decode_or_reason(Path(path), size)
+    files: Iterable[_Readable], size: int, progress: Progress | None
+) -> Generator[StreamedImage, None, None]:
+    def read(file: _Readable) -> StreamedImage:
+        if isinstance(file, BrokenFile):
+            return StreamedImage(file.path, None, file.reason)
+        name = file if isinstance(file, str) else file.name
+        result = _read_file(file, size) if isinstance(file, str) else _read_given(file, size)
         if isinstance(result, str):
-            return StreamedImage(path, None, result)
-        return StreamedImage(path, result, None)
+            return StreamedImage(name, None, result)
+        return StreamedImage(name, result.image, None, result.enlarged)
 
     with without_warnings():
-        yield from in_parallel(read, paths, progress, "images")
+        yield from in_parallel(read, files, progress, "images")
+
+
+def _read_file(path: str, size: int) -> DecodedImage | str:
+    status = stat_or_reason(Path(path))
+    return status if isinstance(status, str) else decode_or_reason(Path(path), size)
+
+
+def _read_given(given: _GivenImage, size: int) -> DecodedImage | str:
+    if isinstance(given.pixels, np.ndarray):
+        try:
+            return resize_picture(to_picture(given.pixels), size)
+        except DataError as error:
+            raise DataError(f"{given.name}: {error}") from error
+    with _LOADING:  # the same image may be given twice, and no two threads may read its file
+        picture = to_rgb_or_reason(given.pixels)
+    return picture if isinstance(picture, str) else resize_picture(picture, size)
 
 
 def _stream_images(
@@ -120,8 +258,9 @@ def _stream_images(
     size: int,
     indices: Int[np.ndarray, " some"] | None,
     progress: Progress | None,
-) -> Iterator[StreamedImage]:
+) -> Generator[StreamedImage, None, None]:
     total = len(native) if indices is None else len(indices)
+    enlarged = size > min(native.images.shape[2:])
     for start in range(0, total, IMAGES_AT_ONCE):
         stop = min(start + IMAGES_AT_ONCE, total)
         some = slice(start, stop) if indices is None else indices[start:stop]
@@ -129,6 +268,6 @@ def _stream_images(
         paths = [native.paths[number] for number in numbers]
         batch = replace(native, images=native.images[some], labels=native.labels[some], paths=paths)
         for path, image in zip(paths, resize_images(batch, size).images, strict=True):
-            yield StreamedImage(path, image, None)
+            yield StreamedImage(path, image, None, enlarged)
         if progress is not None:
             progress(stop, total, "images")

@@ -320,7 +320,9 @@ class Detector:
         Parameters
         ----------
         source
-            What `oddone.load` takes, a folder or file of images, or several.
+            What `oddone.load` takes, a folder or file of images, or a list of these, of PIL images
+            and of arrays of [height, width, 3]. What is no file is called "image 3" by its place in
+            the list.
         batch_size
             How many images are scored at once; by default a good number.
         neighbours

@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from oddone.data.arrays import to_picture
 from oddone.data.decode import BrokenImageError, central_square, decode, to_rgb, without_warnings
+from oddone.data.stream import OneImage
 from oddone.errors import DataError
 
-OneImage: TypeAlias = str | Path | Image.Image | np.ndarray
-"""A file, a PIL image, or an array of [height, width, 3] or grey [height, width]; of any size."""
 Images: TypeAlias = Tensor | OneImage | Sequence[OneImage]
 """One image, several, or a batch: [images, 3, size, size] of the network's size."""
 
@@ -45,7 +45,7 @@ def _batch_of_array(images: np.ndarray, size: int) -> Tensor:
 def _resized(image: OneImage, size: int) -> np.ndarray:
     if isinstance(image, str | Path):
         return _decoded(Path(image), size)
-    picture = _picture(image) if isinstance(image, np.ndarray) else to_rgb(image)
+    picture = to_picture(image) if isinstance(image, np.ndarray) else to_rgb(image)
     return np.asarray(central_square(picture, size)).transpose(2, 0, 1)
 
 
@@ -57,18 +57,3 @@ def _decoded(path: Path, size: int) -> np.ndarray:
             return decode(path, size)
     except BrokenImageError as error:
         raise DataError(f"{path} cannot be read as an image: {error}; name another") from error
-
-
-def _picture(pixels: np.ndarray) -> Image.Image:
-    """Return an array as a PIL image in RGB."""
-    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
-        raise DataError(
-            f"an image has shape {pixels.shape}; pass [height, width, 3], or grey [height, width]"
-        )
-    if pixels.dtype.kind == "f" and pixels.size and pixels.min() >= 0 and pixels.max() <= 1:
-        pixels = np.rint(pixels * 255).astype(np.uint8)
-    if pixels.dtype != np.uint8 or 0 in pixels.shape:
-        raise DataError(
-            f"an image is {pixels.dtype} of shape {pixels.shape}; pass uint8, or floats from 0 to 1"
-        )
-    return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))

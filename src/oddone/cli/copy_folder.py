@@ -1,0 +1,77 @@
+"""A folder that files are copied into, and in which nothing is ever overwritten."""
+
+import os
+import shutil
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from oddone.errors import SettingsError
+
+
+class CopyFolder:
+    """The folder of `--copy-anomalous`; it is made if it is not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.copied = 0
+        self.not_copied = 0
+        """Images of a data set, which have no file, and files that are gone."""
+        self._used: Counter[str] = Counter()  # the last number that each name was given
+        if path.exists() and not path.is_dir():
+            raise SettingsError(f"--copy-anomalous {path}: that is a file; name a folder")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def add(self, path: str) -> None:
+        """Copy a file; if its name is taken, the copy of a.png is called a-2.png."""
+        if not os.path.isfile(path):  # noqa: PTH113, Path.is_file fails in a locked folder
+            self.not_copied += 1
+            return
+        try:
+            original = Path(path).open("rb")  # noqa: SIM115
+        except OSError:
+            self.not_copied += 1
+            return
+        with original:
+            try:
+                self._write(original, Path(path).name)
+            except OSError as error:
+                raise self._error(error) from error
+        self.copied += 1
+
+    def describe(self) -> str:
+        """Return how many files were copied, and how many were not."""
+        copied = f"{self.copied:,} copied to {self.path}"
+        if not self.not_copied:
+            return copied
+        return f"{copied}, {self.not_copied:,} not, as they have no file that can be copied"
+
+    def _write(self, original: BinaryIO, name: str) -> None:
+        with self._create(name) as copy:
+            try:
+                shutil.copyfileobj(original, copy)
+            except OSError:  # such as a full disk
+                Path(copy.name).unlink()
+                raise
+
+    def _create(self, name: str) -> BinaryIO:
+        """Return a new file. Mode "x" fails if anything is there, even a link to nowhere."""
+        stem, ending = os.path.splitext(name)  # noqa: PTH122, as a name may begin with a dot
+        for number in count(self._used[name] + 1):
+            try:
+                file = (self.path / (f"{stem}-{number}{ending}" if number > 1 else name)).open("xb")
+            except FileExistsError:
+                continue
+            self._used[name] = number
+            return file
+        raise AssertionError  # there is always another number
+
+    def _error(self, error: OSError) -> SettingsError:
+        return SettingsError(
+            f"--copy-anomalous {self.path}: {error.strerror or error}; make room there, or name "
+            f"another folder"
+        )
