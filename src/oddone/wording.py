@@ -18,6 +18,11 @@ _AUROC_WORDS = (
 )
 
 
+GOOD_AUROC = 0.85
+GOOD_ACCURACY = 0.85
+ENOUGH_IMAGES = 50
+
+
 class VerdictText(NamedTuple):
     """A verdict in plain words; beginning and headline make one sentence."""
 
@@ -69,6 +74,22 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
         f"Each of your {len(aurocs):,} classes, left out in turn, is told apart from the others "
         f"with AUROC {estimate['auroc']:.1%} (worst: {legible(worst)} {aurocs[worst]:.1%})."
     )
+
+
+def advise_on_estimate(detector: Detector, estimate: Mapping[str, Any]) -> str:
+    """Return what the estimate means for the user, and what to do where it is poor."""
+    found = f"Held-out images of your classes get the right label in {estimate['accuracy']:.1%} of "
+    found += f"cases ({estimate['images']:,} images)."
+    per_class = estimate["images"] / len(detector.classes)
+    if estimate["auroc"] >= GOOD_AUROC and estimate["accuracy"] >= GOOD_ACCURACY:
+        return f"{found} Things that are closer to a class than your classes are are harder."
+    why = (
+        f"with {per_class:.0f} images a class, more images would help most"
+        if per_class < ENOUGH_IMAGES
+        else "your classes look alike to this encoder, so try a larger one, such as --encoder "
+        "efficientnet-lite2 --size 224, or train: oddone train"
+    )
+    return f"{found} That is not good: {why}."
 
 
 def describe_neighbour(similarity: float) -> str:

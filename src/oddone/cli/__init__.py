@@ -37,6 +37,11 @@ app.command(data.app)
 # says of the commands is therefore written here.
 for name, purpose, example in (
     (
+        "fit",
+        "Make a detector for labelled images in a minute, without training.",
+        "oddone fit photos/ --out birds.oddone",
+    ),
+    (
         "train",
         "Train a detector on labelled images, or go on with a run that was stopped.",
         "oddone train photos/ --out run --minutes 30",

@@ -13,6 +13,7 @@ from oddone.encoders.network import (
 )
 from oddone.encoders.network_file import load_network, save_network
 from oddone.encoders.pretrained import (
+    check_installed,
     default_image_size,
     is_installed,
     is_pretrained,
@@ -30,6 +31,7 @@ __all__ = [
     "TrainedNetwork",
     "build_encoder",
     "build_network",
+    "check_installed",
     "default_image_size",
     "frozen_network",
     "is_installed",

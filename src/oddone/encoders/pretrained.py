@@ -78,6 +78,16 @@ def is_installed(encoder_name: str) -> bool:
     return find_spec(_weights_package(encoder_name).package) is not None
 
 
+def check_installed(encoder_name: str) -> None:
+    """Raise a SettingsError unless there is such an encoder, and its extra is there."""
+    if not is_installed(encoder_name):
+        extra = "transformers" if encoder_name.startswith(PREFIX) else "pretrained"
+        raise SettingsError(
+            f"the encoder {encoder_name} needs a package that is not here: "
+            f"pip install 'oddone[{extra}]'"
+        )
+
+
 def default_image_size(encoder_name: str) -> int:
     """Return the height and width that suit a pretrained encoder."""
     if encoder_name.startswith(PREFIX):
