@@ -39,6 +39,7 @@ def fit(
     encoder: str | nn.Module = DEFAULT_ENCODER,
     image_size: int | None = None,
     rule: str | None = None,
+    learn_head: bool = False,
     false_alarms: float = 0.05,
     progress: Progress | None = None,
 ) -> Detector:
@@ -62,6 +63,9 @@ def fit(
     rule
         What becomes the anomaly score, one of `oddone.selection.CANDIDATES` by name; by default
         the one that is best at classes that are left out.
+    learn_head
+        Whether MCL trains a projection head on the features of rotated and mirrored images. It
+        tells unseen things that are close to a class apart better, and takes a few times as long.
     false_alarms
         The share of normal images that may be called anomalous.
     progress
@@ -84,7 +88,14 @@ def fit(
     trained = frozen_network(
         encoder, source.images.shape[-1], source.classes, source.fingerprint
     ).to(choose_device())
-    fitted = fit_frozen(trained, source, rule=rule, false_alarms=false_alarms, progress=progress)
+    fitted = fit_frozen(
+        trained,
+        source,
+        rule=rule,
+        learn_head=learn_head,
+        false_alarms=false_alarms,
+        progress=progress,
+    )
     return replace(fitted.detector, provenance=_fit_provenance(source, fitted.estimate))
 
 

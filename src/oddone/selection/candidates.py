@@ -5,13 +5,15 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from oddone.density import Gaussians
 from oddone.detector.probe import LinearProbe
 from oddone.detector.rules import Rule, energy_scores, neighbour_scores, view_distances
 from oddone.encoders.network import Centre
+from oddone.rng import stream
+from oddone.selection.head import train_head
 from oddone.transforms import one_view
 
 
@@ -43,37 +45,49 @@ class RuleScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedRules:
-    """Everything that a rule needs, fitted on features of unit length; those of one view."""
+    """Everything that a rule needs, fitted on features of unit length."""
 
     classes: Int[Tensor, " known"]
     """The labels that were there, ascending: the statistics number them from 0."""
-    centre: Centre
+    head: nn.Sequential | Centre
     embeddings: Float[Tensor, "fitted dim"]
     gaussians: Gaussians
     probe: LinearProbe | None
     """None where there is one class, and so nothing to tell apart."""
 
     @staticmethod
-    def fit(features: Float[Tensor, "fitted dim"], labels: Int[Tensor, " fitted"]) -> "FittedRules":
-        """Return what is learned from labelled features; raise a DataError if they are too few."""
+    def fit(
+        features: Float[Tensor, "views fitted dim"], labels: Int[Tensor, " fitted"]
+    ) -> "FittedRules":
+        """Return what is learned from labelled features; raise a DataError if they are too few.
+
+        Those of a single view are compared as they are, around their mean. Those of
+        `rotations_and_mirrors` first train a head, and distances are measured in its space.
+        """
         classes, numbers = labels.unique(return_inverse=True)
-        centre = Centre(features.shape[1])
-        centre.mean.copy_(features.mean(dim=0))
-        embeddings = normalize(centre(features), dim=1)
+        upright = features[0]
+        if len(features) > 1:
+            head: nn.Sequential | Centre = train_head(
+                features, numbers, generator=stream(0, "head")
+            )
+        else:
+            head = Centre(features.shape[2])
+            head.mean.copy_(upright.mean(dim=0))
+        embeddings = normalize(head(upright), dim=1)
         return FittedRules(
             classes,
-            centre,
+            head,
             embeddings,
             Gaussians.fit_tied(embeddings, numbers, len(classes)),
-            LinearProbe.fit(features[None], one_view, numbers, len(classes))
+            LinearProbe.fit(upright[None], one_view, numbers, len(classes))
             if len(classes) > 1
             else None,
         )
 
     def __call__(self, features: Float[Tensor, "images dim"]) -> RuleScores:
-        """Return what each rule says of new images."""
+        """Return what each rule says of new images, by the features of one view."""
         upright = torch.zeros(1, dtype=torch.long)
-        embeddings = normalize(self.centre(features), dim=1)
+        embeddings = normalize(self.head(features), dim=1)
         distances = view_distances(self.gaussians, embeddings[None], upright)[0]
         scores: dict[Rule, Tensor] = {
             "distance": distances.amin(dim=1).float(),

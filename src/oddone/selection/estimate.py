@@ -48,7 +48,7 @@ class Estimate:
 
 
 def score_folds(
-    features: Float[Tensor, "images dim"],
+    features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
     folds: Sequence[Fold],
     progress: Progress | None = None,
@@ -62,12 +62,12 @@ def score_folds(
     def score(fold: Fold) -> FoldScores:
         nonlocal done
         fitted, held_out, left_out = (torch.from_numpy(part) for part in fold)
-        rules = FittedRules.fit(features[fitted], labels[fitted])
+        rules = FittedRules.fit(features[:, fitted], labels[fitted])
         held_out = held_out[torch.isin(labels[held_out], rules.classes)]
         scores = FoldScores(
-            rules(features[held_out]),
+            rules(features[0, held_out]),
             labels[held_out],
-            rules(features[left_out]),
+            rules(features[0, left_out]),
             labels[left_out],
         )
         done += 1

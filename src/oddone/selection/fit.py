@@ -33,7 +33,8 @@ from oddone.selection.estimate import (
     standardise,
 )
 from oddone.selection.folds import folds_of_classes, folds_of_images
-from oddone.transforms import one_view
+from oddone.selection.head import DIM, HIDDEN
+from oddone.transforms import one_view, rotations_and_mirrors
 
 MOST_LEFT_OUT = 2000
 """Images that rules are compared with; more would take minutes, and change little."""
@@ -52,6 +53,7 @@ def fit_frozen(
     source: ImageSet,
     *,
     rule: str | None = None,
+    learn_head: bool = False,
     false_alarms: float = 0.05,
     progress: Progress | None = None,
 ) -> FrozenFit:
@@ -68,6 +70,9 @@ def fit_frozen(
         Labelled images.
     rule
         The name of one of `CANDIDATES`; by default the one that is best at left-out classes.
+    learn_head
+        Whether MCL trains a head on the features of rotated and mirrored images, eight of each, to
+        measure distances in.
     false_alarms
         The share of normal images that may be called anomalous.
     progress
@@ -75,11 +80,11 @@ def fit_frozen(
 
     """
     indices = training_indices(trained, source, None)
-    embedder = ViewEmbedder(trained, one_view)
+    embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
     labels = torch.from_numpy(source.labels)
     _check_counts(source)
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
-    features = embed_once(embedder, source, indices, progress=progress)[0]
+    features = embed_once(embedder, source, indices, progress=progress)
     candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     rules, scores = _cross_validate(features, labels, candidate, progress)
     detector = replace(
@@ -111,7 +116,7 @@ def _check_counts(source: ImageSet) -> None:
 
 
 def _choose(
-    features: Float[Tensor, "images dim"],
+    features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
     classes: tuple[str, ...],
     candidates: tuple[Candidate, ...],
@@ -121,7 +126,7 @@ def _choose(
     chosen = choose_evenly(labels.numpy(), MOST_LEFT_OUT, generator=stream(0, "leave out"))
     some = labels[chosen]
     folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"))
-    scores = score_folds(features[chosen], some, folds, progress)
+    scores = score_folds(features[:, chosen], some, folds, progress)
     usable = [candidate for candidate in candidates if candidate in available(scores)]
     if not scores or not usable:  # one class, or a rule that a single class does not have
         return _without_leaving_out(candidates, len(classes)), None
@@ -138,7 +143,7 @@ def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> C
 
 
 def _cross_validate(
-    features: Float[Tensor, "images dim"],
+    features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
     candidate: Candidate,
     progress: Progress | None,
@@ -147,7 +152,7 @@ def _cross_validate(
     chosen = choose_evenly(labels.numpy(), MOST_REFERENCES, generator=stream(0, "calibrate"))
     some = labels[chosen]
     folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
-    scores = score_folds(features[chosen], some, folds, progress)
+    scores = score_folds(features[:, chosen], some, folds, progress)
     rules = standardise(scores, candidate)
     return rules, held_out_scores(scores, rules)
 
@@ -155,7 +160,7 @@ def _cross_validate(
 def _assemble(
     trained: TrainedNetwork,
     source: ImageSet,
-    features: Float[Tensor, "images dim"],
+    features: Float[Tensor, "views images dim"],
     rules: tuple[StandardisedRule, ...],
 ) -> Detector:
     """Return the detector that is fitted on all images."""
@@ -163,14 +168,16 @@ def _assemble(
         choose_evenly(source.labels, most, generator=stream(0, "references"))
         for most in (MOST_PROBED, MOST_REFERENCES)
     )
-    fitted = FittedRules.fit(features[probed], torch.from_numpy(source.labels[probed]))
+    fitted = FittedRules.fit(features[:, probed], torch.from_numpy(source.labels[probed]))
     network = copy.deepcopy(trained.network)
-    assert isinstance(network.head, Centre)  # noqa: S101  (a frozen network has no other)
-    network.head.mean.copy_(fitted.centre.mean)
+    network.head = fitted.head.to(trained.device)
+    model = trained.model
+    if not isinstance(fitted.head, Centre):
+        model = replace(model, head_hidden=HIDDEN, head_dim=DIM, centred=True)
     references = fitted.embeddings[np.searchsorted(probed, referred)]
     device = trained.device
     return Detector(
-        ViewEmbedder(replace(trained, network=network), one_view),
+        ViewEmbedder(replace(trained, network=network, model=model), one_view),
         "head",
         fitted.gaussians.to(device, torch.float32),
         None if fitted.probe is None else fitted.probe.to(device),
