@@ -18,6 +18,10 @@ from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules, Rule
 from oddone.selection.folds import Fold
 
 
+SMALLEST_DIFFERENCE = 0.005
+"""Half a point of AUROC; a smaller one is no reason to choose another rule."""
+
+
 class FoldScores(NamedTuple):
     """What is thought of the images of a fold that nothing was fitted on."""
 
@@ -114,8 +118,8 @@ def choose_candidate(
 ) -> tuple[Candidate, Estimate]:
     """Return the candidate that tells left-out classes apart best, and how well.
 
-    An earlier one is preferred unless the difference exceeds its own standard error, as with few
-    classes the best of several would often be best by luck.
+    An earlier one is preferred unless the difference matters and exceeds its own standard error:
+    with few classes the best of several would often be best by luck.
     """
     aurocs = {
         candidate: _aurocs_by_class(scores, standardise(scores, candidate))
@@ -172,6 +176,7 @@ def _aurocs_by_class(
 
 
 def _is_clearly_better(best: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    """Return whether the mean difference over the classes exceeds its standard error."""
+    """Return whether the mean difference over the classes is no matter of luck."""
     differences = np.array([best[label] - other[label] for label in best])
-    return bool(differences.mean() > differences.std() / np.sqrt(len(differences)))
+    standard_error = differences.std() / np.sqrt(len(differences))
+    return bool(differences.mean() > max(standard_error, SMALLEST_DIFFERENCE))

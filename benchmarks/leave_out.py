@@ -1,0 +1,109 @@
+"""Is the estimate by leaving classes out right? Random classes of a source are never shown.
+
+    python benchmarks/leave_out.py SOURCE [SPLITS] [ENCODER] [SIZE]
+
+In each split, ten classes are known and ten others are really unseen. The known ones are fitted on
+70 % of their images; the rest, and the unseen, tell the truth.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+from measure import write_measurements
+from oddone import auroc, load
+from oddone.api import DEFAULT_ENCODER
+from oddone.detector.rules import sum_of_rules
+from oddone.detector.view_embedder import ViewEmbedder
+from oddone.encoders import frozen_network
+from oddone.rng import stream
+from oddone.selection import CANDIDATES, embed_once, folds_of_classes
+from oddone.selection.candidates import FittedRules
+from oddone.selection.estimate import choose_candidate, score_folds, standardise
+from oddone.transforms import one_view
+
+KNOWN = UNSEEN = 10
+FITTED = 0.7
+
+
+def measure_split(
+    features: torch.Tensor, labels: np.ndarray, classes: tuple[str, ...], split: int
+) -> dict[str, Any]:
+    """Return the estimate and the truth of each rule, for one choice of classes."""
+    generator = stream(split, "split of classes")
+    order = torch.randperm(len(classes), generator=generator).numpy()
+    known, unseen = order[:KNOWN], order[KNOWN : KNOWN + UNSEEN]
+    fitted, tested = [], []
+    for label in known:
+        members = np.flatnonzero(labels == label)
+        members = members[torch.randperm(len(members), generator=generator).numpy()]
+        fitted.append(members[: int(FITTED * len(members))])
+        tested.append(members[int(FITTED * len(members)) :])
+    training = np.sort(np.concatenate(fitted))
+    own_labels = torch.from_numpy(labels[training])
+    folds = folds_of_classes(labels[training], generator=generator)
+    scores = score_folds(features[:, training], own_labels, folds)
+    chosen, _ = choose_candidate(scores, classes, CANDIDATES)
+    rules = FittedRules.fit(features[:, training], own_labels)
+    normal = rules(features[0, np.concatenate(tested)]).scores
+    odd = rules(features[0, np.isin(labels, unseen)]).scores
+    return {
+        "chosen": chosen.name,
+        "known": [classes[label] for label in sorted(known)],
+        "unseen": [classes[label] for label in sorted(unseen)],
+        "estimated": {
+            candidate.name: choose_candidate(scores, classes, [candidate])[1].auroc
+            for candidate in CANDIDATES
+        },
+        "true": {
+            candidate.name: auroc(
+                sum_of_rules(normal, standardise(scores, candidate)),
+                sum_of_rules(odd, standardise(scores, candidate)),
+            )
+            for candidate in CANDIDATES
+        },
+    }
+
+
+def main(
+    source: str, splits: str = "12", encoder: str = DEFAULT_ENCODER, size: str = "128"
+) -> None:
+    """Measure, print and record."""
+    images = load(source, size=int(size))
+    trained = frozen_network(encoder, int(size), images.classes, images.fingerprint)
+    features = embed_once(ViewEmbedder(trained, one_view), images)
+    rows = []
+    for split in range(int(splits)):
+        row = measure_split(features, images.labels, images.classes, split)
+        rows.append(row)
+        name = row["chosen"]
+        print(
+            f"split {split}: {name}, estimate {row['estimated'][name]:.1%}, "
+            f"truth {row['true'][name]:.1%}",
+            flush=True,
+        )
+    for candidate in CANDIDATES:
+        estimated, true = (
+            np.array([row[kind][candidate.name] for row in rows]) for kind in ("estimated", "true")
+        )
+        print(
+            f"{candidate.name:<32} truth {true.mean():.1%}, estimate {estimated.mean():.1%}, "
+            f"apart by {np.abs(estimated - true).mean():.1%} in a split"
+        )
+    write_measurements(
+        "leave_out",
+        kind="quality",
+        arguments=f"{source.split(':')[0]}:DIR {splits} {encoder} {size}",
+        seed=0,
+        packages=["numpy", "scikit-learn"],
+        known=KNOWN,
+        unseen=UNSEEN,
+        images=len(images),
+        splits=rows,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

