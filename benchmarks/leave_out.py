@@ -95,7 +95,7 @@ def main(
     write_measurements(
         "leave_out",
         kind="quality",
-        arguments=f"{source.split(':')[0]}:DIR {splits} {encoder} {size}",
+        arguments=f"{source.split(':', maxsplit=1)[0]}:DIR {splits} {encoder} {size}",
         seed=0,
         packages=["numpy", "scikit-learn"],
         known=KNOWN,

@@ -17,7 +17,6 @@ from oddone.progress import Progress
 from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules, RuleScores
 from oddone.selection.folds import Fold
 
-
 SMALLEST_DIFFERENCE = 0.005
 """Half a point of AUROC; a smaller one is no reason to choose another rule."""
 
