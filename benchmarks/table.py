@@ -1,6 +1,7 @@
 """Write the newest records of results/ as the tables of README.md and docs/performance.md."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,13 @@ def main() -> None:
 def tables_by_page() -> dict[Path, dict[str, str]]:
     """Return the tables of each page by name, as Markdown."""
     return {
-        README: {"demo": demo_table()},
-        PERFORMANCE: {"quality": quality_table(), "speed": speed_table()},
+        README: {"photographs": photographs_table(), "demo": demo_table()},
+        PERFORMANCE: {
+            "rules": rules_table(),
+            "estimates": estimates_table(),
+            "quality": quality_table(),
+            "speed": speed_table(),
+        },
     }
 
 
@@ -37,6 +43,70 @@ def start_mark(name: str) -> str:
 def end_mark(name: str) -> str:
     """Return the line after a table."""
     return f"<!-- /{name} -->"
+
+
+def photographs_table() -> str:
+    """Return what `oddone fit` reaches on photographs."""
+    record = newest("photographs", kind="quality")
+    table = [
+        "| `oddone fit` with | accuracy | AUROC, unseen classes | seconds | memory |",
+        "|---|---|---|---|---|",
+    ]
+    table += [
+        f"| {_encoder_name(row)} | {row['accuracy']:.1%} | {row['auroc']:.1%} | "
+        f"{row['seconds']:.0f} | {row['peak_mebibytes']:,.0f} MiB |"
+        for row in record["rows"]
+    ]
+    machine = record["machine"]
+    source = (
+        f"{machine['threads']} threads of an {machine['processor']}, seed {record['seed']}; "
+        f"record: {link_from(README, record)}."
+    )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def rules_table() -> str:
+    """Return the AUROC of each rule on photographs, beside what leaving classes out promised."""
+    record = newest("photographs", kind="quality")
+    names = list(record["rows"][0]["rules"])
+    table = [f"| encoder | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for row in record["rows"]:
+        estimates = row["estimates_of_other_rules"] | {row["rule"]: row["estimated_auroc"]}
+        cells = [
+            f"{'**' if name == row['rule'] else ''}{row['rules'][name]['auroc']:.1%}"
+            f"{'**' if name == row['rule'] else ''} ({estimates[name]:.1%})"
+            for name in names
+        ]
+        table.append(f"| {_encoder_name(row)} | {' | '.join(cells)} |")
+    return "\n".join([*table, "", f"Record: {link_from(PERFORMANCE, record)}."]) + "\n"
+
+
+def estimates_table() -> str:
+    """Return how close the estimate by leaving classes out is to the truth, rule by rule."""
+    record = newest("leave_out", kind="quality")
+    splits = record["splits"]
+    table = [
+        "| rule | AUROC on unseen classes | estimate | estimate and truth apart in a split |",
+        "|---|---|---|---|",
+    ]
+    for name in splits[0]["true"]:
+        true, estimated = (
+            [split[kind][name] for split in splits] for kind in ("true", "estimated")
+        )
+        apart = statistics.mean(abs(a - b) for a, b in zip(true, estimated, strict=True))
+        table.append(
+            f"| {name} | {statistics.mean(true):.1%} | {statistics.mean(estimated):.1%} | "
+            f"{apart:.1%} |"
+        )
+    chosen = statistics.mean(split["true"][split["chosen"]] for split in splits)
+    promised = statistics.mean(split["estimated"][split["chosen"]] for split in splits)
+    table.append(f"| the rule chosen in each split | {chosen:.1%} | {promised:.1%} | |")
+    return "\n".join([*table, "", f"Record: {link_from(PERFORMANCE, record)}."]) + "\n"
+
+
+def _encoder_name(row: dict[str, Any]) -> str:
+    head = ", MCL head" if row["learn_head"] else ""
+    return f"{row['encoder']}, {row['image_size']} pixels{head}"
 
 
 def demo_table() -> str:
