@@ -1,9 +1,9 @@
 """Is the estimate by leaving classes out right? Random classes of a source are never shown.
 
-    python benchmarks/leave_out.py SOURCE [SPLITS] [ENCODER] [SIZE]
+    python benchmarks/leave_out.py SOURCE [--known 10] [--splits 12] [--learn-head]
 
-In each split, ten classes are known and ten others are really unseen. The known ones are fitted on
-70 % of their images; the rest, and the unseen, tell the truth.
+In each split, some classes are known, and up to ten others are really unseen. The known ones are
+fitted on 70 % of their images; the rest, and the unseen, tell the truth.
 """
 
 import sys
@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from cyclopts import run
 
 from measure import write_measurements
 from oddone import auroc, load
 from oddone.api import DEFAULT_ENCODER
+from oddone.detector.fitting import choose_evenly
 from oddone.detector.rules import sum_of_rules
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import frozen_network
@@ -22,19 +24,19 @@ from oddone.rng import stream
 from oddone.selection import CANDIDATES, embed_once, folds_of_classes
 from oddone.selection.candidates import FittedRules
 from oddone.selection.estimate import choose_candidate, score_folds, standardise
-from oddone.transforms import one_view
+from oddone.transforms import one_view, rotations_and_mirrors
 
-KNOWN = UNSEEN = 10
+MOST_UNSEEN = 10
 FITTED = 0.7
 
 
 def measure_split(
-    features: torch.Tensor, labels: np.ndarray, classes: tuple[str, ...], split: int
+    features: torch.Tensor, labels: np.ndarray, classes: tuple[str, ...], n_known: int, split: int
 ) -> dict[str, Any]:
     """Return the estimate and the truth of each rule, for one choice of classes."""
     generator = stream(split, "split of classes")
     order = torch.randperm(len(classes), generator=generator).numpy()
-    known, unseen = order[:KNOWN], order[KNOWN : KNOWN + UNSEEN]
+    known, unseen = order[:n_known], order[n_known : n_known + MOST_UNSEEN]
     fitted, tested = [], []
     for label in known:
         members = np.flatnonzero(labels == label)
@@ -67,16 +69,28 @@ def measure_split(
     }
 
 
-def main(
-    source: str, splits: str = "12", encoder: str = DEFAULT_ENCODER, size: str = "128"
+def main(  # noqa: PLR0913  (a flag each)
+    source: str,
+    /,
+    *,
+    known: int = 10,
+    splits: int = 12,
+    images_per_class: int = 60,
+    encoder: str = DEFAULT_ENCODER,
+    size: int = 128,
+    learn_head: bool = False,
 ) -> None:
     """Measure, print and record."""
-    images = load(source, size=int(size))
-    trained = frozen_network(encoder, int(size), images.classes, images.fingerprint)
-    features = embed_once(ViewEmbedder(trained, one_view), images)
+    images = load(source, size=size)
+    most = images_per_class * len(images.classes)
+    indices = choose_evenly(images.labels, most, generator=stream(0, "images"))
+    trained = frozen_network(encoder, size, images.classes, images.fingerprint)
+    views = rotations_and_mirrors if learn_head else one_view
+    features = embed_once(ViewEmbedder(trained, views), images, indices)
+    labels = images.labels[indices]
     rows = []
-    for split in range(int(splits)):
-        row = measure_split(features, images.labels, images.classes, split)
+    for split in range(splits):
+        row = measure_split(features, labels, images.classes, known, split)
         rows.append(row)
         name = row["chosen"]
         print(
@@ -95,15 +109,18 @@ def main(
     write_measurements(
         "leave_out",
         kind="quality",
-        arguments=f"{source.split(':', maxsplit=1)[0]}:DIR {splits} {encoder} {size}",
+        arguments=" ".join(["SOURCE", *sys.argv[2:]]),
         seed=0,
         packages=["numpy", "scikit-learn"],
-        known=KNOWN,
-        unseen=UNSEEN,
-        images=len(images),
+        source=source.split(":", maxsplit=1)[0],
+        known=known,
+        encoder=encoder,
+        image_size=size,
+        learn_head=learn_head,
+        images=len(indices),
         splits=rows,
     )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(main)

@@ -83,9 +83,24 @@ def rules_table() -> str:
 
 def estimates_table() -> str:
     """Return how close the estimate by leaving classes out is to the truth, rule by rule."""
-    record = newest("leave_out", kind="quality")
+    return "\n".join(map(_estimates_of, leave_out_records()))
+
+
+def leave_out_records() -> list[dict[str, Any]]:
+    """Return the newest record of each source, with and without a head."""
+    records: dict[tuple[str, bool], dict[str, Any]] = {}
+    for record in sorted(all_records("leave_out", "quality"), key=lambda record: record["date"]):
+        records[record["source"], record["learn_head"]] = record
+    return [records[key] for key in sorted(records)]
+
+
+def _estimates_of(record: dict[str, Any]) -> str:
     splits = record["splits"]
+    head = ", with an MCL head" if record["learn_head"] else ""
     table = [
+        f"{record['source']}, {record['images']:,} images, {len(splits)} splits, "
+        f"{record['known']} known classes in each{head}:",
+        "",
         "| rule | AUROC on unseen classes | estimate | estimate and truth apart in a split |",
         "|---|---|---|---|",
     ]
@@ -208,9 +223,15 @@ def link_from(page: Path, record: dict[str, Any]) -> str:
 
 def newest(name: str, kind: str = "speed") -> dict[str, Any]:
     """Return the newest record of a benchmark, with the path of its file."""
-    files = {path: json.loads(path.read_text()) for path in RESULTS.glob(f"*-{kind}-{name}.json")}
-    path, record = max(files.items(), key=lambda file: file[1]["date"])
-    return record | {"file": path.relative_to(ROOT).as_posix()}
+    return max(all_records(name, kind), key=lambda record: record["date"])
+
+
+def all_records(name: str, kind: str) -> list[dict[str, Any]]:
+    """Return the records of a benchmark, each with the path of its file."""
+    return [
+        json.loads(path.read_text()) | {"file": path.relative_to(ROOT).as_posix()}
+        for path in RESULTS.glob(f"*-{kind}-{name}.json")
+    ]
 
 
 if __name__ == "__main__":
