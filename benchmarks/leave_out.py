@@ -69,7 +69,7 @@ def measure_split(
     }
 
 
-def main(  # noqa: PLR0913  (a flag each)
+def main(
     source: str,
     /,
     *,

@@ -98,8 +98,10 @@ def _estimates_of(record: dict[str, Any]) -> str:
     splits = record["splits"]
     head = ", with an MCL head" if record["learn_head"] else ""
     table = [
-        f"{record['source']}, {record['images']:,} images, {len(splits)} splits, "
-        f"{record['known']} known classes in each{head}:",
+        (
+            f"{record['source']}, {record['images']:,} images, {len(splits)} splits, "
+            f"{record['known']} known classes in each{head}:"
+        ),
         "",
         "| rule | AUROC on unseen classes | estimate | estimate and truth apart in a split |",
         "|---|---|---|---|",
