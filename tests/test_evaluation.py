@@ -31,6 +31,7 @@ from oddone.evaluation import (
     worst_classes,
     worst_ood_classes,
 )
+from oddone.fusion import decide
 from oddone.training import RunDirectory, train_network
 from oddone.verdicts import Verdicts
 from runs import tiny_settings, tiny_source
@@ -272,8 +273,9 @@ def test_accuracy_counts_only_images_with_a_label() -> None:
 CLASSES = ("ant", "bee", "cow")
 
 
-def verdicts(labels: list[int], scores: list[float]) -> Verdicts:
-    return Verdicts(torch.tensor(scores).float(), torch.tensor(labels))
+def verdicts(labels: list[int], scores: list[float], threshold: float | None = None) -> Verdicts:
+    distances = torch.tensor(scores).float()[:, None]
+    return replace(decide(distances, threshold), labels=torch.tensor(labels))
 
 
 def by_class(threshold: float | None = 4.5) -> Evaluation:
@@ -281,13 +283,12 @@ def by_class(threshold: float | None = 4.5) -> Evaluation:
     known = labelled([0, 0, 0, 0, 1, 1, -1], "ant", "bee", "cow")  # no cow is shown
     odd = labelled([1, 0, 1, -1], "x", "y")
     return evaluate_verdicts(
-        ScoredSet(known, verdicts([0, 0, 2, 1, 1, 1, 1], [1, 2, 3, 4, 5, 6, 7])),
+        ScoredSet(known, verdicts([0, 0, 2, 1, 1, 1, 1], [1, 2, 3, 4, 5, 6, 7], threshold)),
         {
-            "odd": ScoredSet(odd, verdicts([2, 1, 0, 2], [5.5, 0.5, 9, 9])),
-            "plain": ScoredSet(labelled([-1, -1]), verdicts([1, 1], [4.5, 8])),
+            "odd": ScoredSet(odd, verdicts([2, 1, 0, 2], [5.5, 0.5, 9, 9], threshold)),
+            "plain": ScoredSet(labelled([-1, -1]), verdicts([1, 1], [4.5, 8], threshold)),
         },
         classes=CLASSES,
-        threshold=threshold,
     )
 
 
@@ -309,8 +310,8 @@ def test_the_numbers_of_classes_make_up_those_of_all_images(
     images: list[tuple[int, int, float]],
 ) -> None:
     labels, predicted, scores = map(list, zip(*images, strict=True))
-    scored = ScoredSet(labelled(labels, *CLASSES), verdicts(predicted, scores))
-    evaluation = evaluate_verdicts(scored, {}, classes=CLASSES, threshold=0.5)
+    scored = ScoredSet(labelled(labels, *CLASSES), verdicts(predicted, scores, threshold=0.5))
+    evaluation = evaluate_verdicts(scored, {}, classes=CLASSES)
     truth = [CLASSES[label] for label in labels if label >= 0]
     assert sum(result.images for result in evaluation.classes.values()) == len(truth)
     if truth:
@@ -420,12 +421,28 @@ def test_evaluating_a_detector_is_evaluating_its_scores(detector: Detector) -> N
         ScoredSet(known, ind),
         {"noise": ScoredSet(odd, ood)},
         classes=detector.classes,
-        threshold=detector.threshold,
         averages={"far": ["noise"]},
     )
     assert evaluation.accuracy == (ind.labels.numpy() == known.labels).mean()
     assert evaluation.false_alarms == ind.anomalous.double().mean()
     assert evaluation.oods["noise"].detected == ood.anomalous.double().mean()
+
+
+def test_shares_are_those_of_the_verdicts_where_classes_have_their_own_thresholds(
+    detector: Detector,
+) -> None:
+    known, odd = tiny_source(images=60, seed=2), noise(20)
+    held_out = tiny_source(images=300, seed=1)
+    per_class = detector.calibrate(held_out, false_alarms=0.4, per_class=True)
+    evaluation = evaluate(per_class, known, {"noise": odd}, averages={"far": ["noise"]})
+    ind, ood = per_class(known.images), per_class(odd.images)
+    assert evaluation.false_alarms == ind.anomalous.double().mean()
+    assert not torch.equal(ind.anomalous, ind.scores > per_class.threshold)
+    assert evaluation.oods["noise"].detected == ood.anomalous.double().mean()
+    assert evaluation.averages["far"].detected == evaluation.oods["noise"].detected
+    for label, result in enumerate(evaluation.classes.values()):
+        own = torch.from_numpy(known.labels == label)
+        assert result.false_alarms == ind.anomalous[own].double().mean()
 
 
 def test_without_a_calibration_no_share_is_called_anomalous(detector: Detector) -> None:

@@ -55,6 +55,20 @@ def test_how_odd_is_a_share_of_normal_images(odder: int, share: str) -> None:
     assert words.rarity == f"This odd or odder: {share}"
 
 
+def test_where_classes_have_their_own_thresholds_the_words_are_about_the_class() -> None:
+    labels = torch.arange(20) % 2
+    scores = torch.arange(20.0) + 100 * labels
+    calibration = Calibration.of(scores, 0.4, labels)
+    detector = replace(fitted(), calibration=calibration)
+    verdict = Verdict(score=119.5, label=1, anomalous=True, p_value=1 / 11)
+    words = describe_verdict(detector, verdict)
+    assert words.rarity == "This odd or odder: none of 10 normal images"
+    assert "images like class 1 above 113.0 are called odd" in words.reason
+    shared = describe_verdict(detector, verdict._replace(label=2, p_value=1 / 21))
+    assert shared.rarity == "This odd or odder: none of 20 normal images"
+    assert f"and images above {calibration.threshold:.1f} are called odd" in shared.reason
+
+
 @pytest.mark.parametrize(
     ("similarity", "words"),
     [

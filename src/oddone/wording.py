@@ -42,10 +42,10 @@ def describe_verdict(detector: Detector, verdict: Verdict) -> VerdictText:
     if detector.calibration is None or verdict.p_value is None:
         unknown = "How odd that is, only a calibration can tell"
         return VerdictText("This image looks most like", name, unknown, f"{score}.")
-    share = _share_of_normal(verdict.p_value, len(detector.calibration.scores))
-    reason = (
-        f"{score}, and images above {format_score(detector.calibration.threshold)} are called odd."
-    )
+    calibration = detector.calibration.for_class(verdict.label)
+    share = _share_of_normal(verdict.p_value, len(calibration.scores))
+    kind = f"images like {name}" if verdict.label in detector.calibration.own_classes else "images"
+    reason = f"{score}, and {kind} above {format_score(calibration.threshold)} are called odd."
     if verdict.anomalous:
         reason = f"{reason} The likeliest class would be {name}."
         classes = len(detector.classes)

@@ -43,6 +43,46 @@ def test_the_detector_of_a_run_is_calibrated_in_place(
     assert [path.name for path in run.iterdir()] == ["detector.oddone"]
 
 
+def test_each_class_gets_a_threshold_of_its_own_where_it_has_enough_images(
+    run_oddone: Run, run: Path, normal: str
+) -> None:
+    words = ["calibrate", str(run), normal, "--per-class", "--false-alarms", "0.1"]
+    code, printed, complained = run_oddone(*words)
+    assert (code, complained) == (0, "")
+    thresholds = Detector.load(run / "detector.oddone").thresholds
+    assert thresholds is not None
+    low, high = min(thresholds), max(thresholds)
+    assert low < high
+    assert (
+        f"3 classes have their own threshold, {low:.3f} (class {thresholds.index(low)}) to "
+        f"{high:.3f} (class {thresholds.index(high)})\n"
+    ) in printed
+    assert "happens in at most 10.0% of cases on average" in printed
+    code, _, complained = run_oddone("score", str(run), normal)
+    assert "anomalous (score above the threshold of the class)" in complained
+
+
+def test_too_few_images_for_a_threshold_of_each_class_are_told(
+    run_oddone: Run, run: Path, tmp_path: Path
+) -> None:
+    """Show it 20 images of one class and 4 of another, by what it predicts."""
+    source = tiny_source(images=120, seed=9)
+    labels = Detector.load(run / "detector.oddone")(source.images).labels.numpy()
+    few = np.concatenate([np.flatnonzero(labels == 0)[:20], np.flatnonzero(labels == 2)[:4]])
+    np.save(tmp_path / "few.npy", source.images[few].transpose(0, 2, 3, 1))
+    words = ["calibrate", str(run), f"arrays:{tmp_path / 'few.npy'}", "--per-class"]
+    code, printed, complained = run_oddone(*words)
+    assert code == 0
+    assert "note: 1 of 2 predicted classes have fewer than 19 held-out images" in complained
+    detector = Detector.load(run / "detector.oddone")
+    own, *shared = detector.thresholds
+    assert shared == [detector.threshold] * 2
+    assert (
+        f"1 class has its own threshold, {own:.3f} (class 0); 2 classes with fewer than 19 "
+        f"held-out images have that of all images, {detector.threshold:.3f}\n"
+    ) in printed
+
+
 def test_with_out_the_old_detector_is_left_as_it_was(
     run_oddone: Run, run: Path, normal: str, tmp_path: Path
 ) -> None:

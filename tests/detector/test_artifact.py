@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from oddone.detector import Detector, DetectorSettings, Explanation, Space
 from oddone.detector.artifact import FORMAT, _digest
 from oddone.detector.settings import Classifier
 from oddone.encoders import TrainedNetwork, load_network
-from oddone.errors import ArtifactError, SettingsError
+from oddone.errors import ArtifactError, DataWarning, SettingsError
 from oddone.fusion import FUSIONS, harmonic, nearest
 from oddone.training import RunDirectory
 from oddone.training.initialise import initial_network
@@ -143,6 +144,23 @@ def test_a_loaded_detector_is_calibrated_and_saved_like_any_other(
     stricter = Detector.load(path).calibrate(source, false_alarms=0.3, indices=HELD_OUT)
     stricter.save(path)
     assert Detector.load(path).threshold == stricter.threshold < loaded.threshold
+
+
+def test_thresholds_per_class_come_back(
+    detector: Detector, source: ImageSet, tmp_path: Path
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        per_class = detector.calibrate(source, false_alarms=0.3, per_class=True, indices=HELD_OUT)
+    path = tmp_path / "a.oddone"
+    per_class.save(path)
+    loaded = Detector.load(path)
+    assert len(set(per_class.thresholds)) > 1
+    assert loaded.thresholds == per_class.thresholds
+    assert loaded.threshold == per_class.threshold
+    assert_same_verdicts(loaded, per_class, source.images)
+    per_class.calibrate(source, false_alarms=0.3, indices=HELD_OUT).save(path)
+    assert len(set(Detector.load(path).thresholds)) == 1  # no labels are left behind
 
 
 def test_the_file_says_what_it_is_and_anyone_can_read_it(file: Path) -> None:
@@ -319,6 +337,13 @@ def with_tensor(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Head
     return apply
 
 
+def with_new(name: str, tensor: Tensor) -> Callable[[Header, Tensors], None]:
+    def apply(_: Header, tensors: Tensors) -> None:
+        tensors[name] = tensor.clone()
+
+    return apply
+
+
 def test_an_unchanged_forgery_is_a_detector(file: Path) -> None:
     forged = forge(file, with_entry("format", FORMAT))
     assert Detector.load(forged).threshold == Detector.load(file).threshold
@@ -400,6 +425,10 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_tensor("calibration.scores", lambda s: s.flip(0)), "are no calibration"),
         (with_tensor("calibration.scores", lambda s: s * torch.nan), "are no calibration"),
         (with_tensor("calibration.scores", Tensor.float), r"torch.float32 \[36\], not .*\[any\]"),
+        (with_new("calibration.labels", torch.full((36,), 3)), "calibration.* none of 3 classes"),
+        (with_new("calibration.labels", torch.full((36,), -1)), "calibration.* none of 3 classes"),
+        (with_new("calibration.labels", torch.zeros(36)), "torch.float32 .*, not torch.int64"),
+        (with_new("calibration.labels", torch.full((35,), 1)), r"int64 \[35\], not .*\[36\]"),
         (without("gaussians.mean"), "there is no gaussians.mean"),
         (without("probe.bias"), "there is no probe.bias"),
         (with_tensor("gaussians.mean", Tensor.double), "torch.float64.*not torch.float32"),

@@ -14,7 +14,7 @@ from sklearn.covariance import OAS
 from oddone.data import ImageSet
 from oddone.data.decode import decode
 from oddone.density import Shrinkage
-from oddone.detector import Detector, DetectorSettings, Space
+from oddone.detector import Calibration, Detector, DetectorSettings, Space
 from oddone.encoders import TrainedNetwork
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
@@ -168,6 +168,28 @@ def test_a_calibrated_detector_calls_anomalous_what_lies_beyond_its_threshold(
     assert abs(anomalous - 3) <= 1  # a tenth of 36, and rounding may move one across
     assert verdicts.p_values is not None
     assert torch.equal(verdicts.p_values, detector.calibration.p_values(verdicts.scores))
+
+
+def test_a_detector_calibrated_per_class_decides_by_the_class_that_it_predicts(
+    detector: Detector, source: ImageSet
+) -> None:
+    per_class = detector.calibrate(source, false_alarms=0.2, per_class=True, indices=HELD_OUT)
+    plain = detector.calibrate(source, false_alarms=0.2, indices=HELD_OUT)
+    assert plain.thresholds == (plain.threshold,) * 3
+    assert per_class.threshold == plain.threshold
+    verdicts, held_out = per_class(source.images), plain(source.images[HELD_OUT])
+    for label, threshold in enumerate(per_class.thresholds):
+        own, new = held_out.labels == label, verdicts.labels == label
+        assert own.sum() >= 4
+        alone = Calibration(held_out.scores[own].double().sort().values, 0.2)
+        assert threshold == pytest.approx(alone.threshold, rel=1e-4)  # by batches of another size
+        assert torch.equal(verdicts.anomalous[new], verdicts.scores[new] > threshold)
+    assert torch.equal(verdicts.anomalous, verdicts.p_values <= 0.2)
+    assert torch.equal(verdicts.scores, plain(source.images).scores)
+
+
+def test_without_a_calibration_there_are_no_thresholds(detector: Detector) -> None:
+    assert replace(detector, calibration=None).thresholds is None
 
 
 def test_neither_batches_nor_their_order_matter(

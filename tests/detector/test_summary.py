@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import oddone
 from oddone.detector import Detector
@@ -33,6 +34,13 @@ def test_a_detector_without_threshold_and_provenance_says_so(detector: Detector)
     lines = repr(replace(detector, calibration=None)).splitlines()
     assert lines[1].endswith("; no threshold yet")
     assert lines[2] == "  provenance: unknown"
+
+
+def test_thresholds_per_class_are_named_and_not_numbered(detector: Detector) -> None:
+    calibration = replace(detector.calibration, labels=torch.arange(60) % 3)
+    decision = repr(replace(detector, calibration=calibration)).splitlines()[1]
+    words = "anomalous above the threshold of the predicted class (0.1 of normal images, by 60 held"
+    assert words in decision
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,20 @@ def test_the_terms_of_the_loss_are_explained_where_it_has_them(report_data: Repo
     assert caption.endswith("longer training would help.")
 
 
+def test_thresholds_of_classes_are_no_line_in_a_figure_but_decide_all_the_same(
+    detector: Detector, known: ImageSet, oods: dict[str, ImageSet]
+) -> None:
+    per_class = detector.calibrate(
+        tiny_source(images=300, seed=5), false_alarms=0.3, per_class=True
+    )
+    shown = collect_report_data("tiny", per_class, known, oods, seed=0)
+    figures = named(shown, HISTORY)
+    assert "threshold" not in keys_of(figures["distributions"].figure)
+    assert figures["missed"].heading == "OOD images taken for normal"
+    assert shown.evaluation.false_alarms == shown.ind.anomalous.double().mean()
+    assert len(set(per_class.thresholds)) == 3
+
+
 def test_what_is_not_known_is_not_drawn(detector: Detector, known: ImageSet) -> None:
     unlabelled = replace(known, labels=np.full(50, -1), classes=())
     bare = collect_report_data("bare", replace(detector, calibration=None), unlabelled, {}, seed=0)

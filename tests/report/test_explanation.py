@@ -101,6 +101,20 @@ def test_an_odd_image_is_none_of_the_classes_and_vermilion(
     )
 
 
+def test_an_image_is_shown_among_those_of_its_class_where_that_has_its_own_threshold(
+    detector: Detector, image: np.ndarray
+) -> None:
+    label = explained(detector, image).verdict.label
+    labels = torch.full((60,), (label + 1) % 3)
+    labels[:30] = label
+    calibration = replace(detector.calibration, labels=labels)
+    figure = drawn(replace(detector, calibration=calibration), image)
+    own = calibration.for_class(label)
+    assert "its score among 30 normal images" in words_of(figure)
+    assert f"threshold {format_score(own.threshold)}" in words_of(figure)
+    assert own.threshold != calibration.threshold
+
+
 def test_neighbours_are_shown_with_label_distance_and_path(
     detector: Detector, image: np.ndarray, normal: Figure
 ) -> None:

@@ -25,7 +25,7 @@ from oddone.cli.score_table import (
 from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
 from oddone.data.stream import stream_paths
-from oddone.detector import Detector
+from oddone.detector import Calibration, Detector
 from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.progress import Progress
 
@@ -96,7 +96,7 @@ def score(
         with open_table(out, opened.classes, neighbours) as write:
             for row in most_anomalous_first(rows, top) if arranged else rows:
                 write(row)
-    summary = tally.describe(time.monotonic() - began, opened.threshold)
+    summary = tally.describe(time.monotonic() - began, opened.calibration)
     if pictures.enlarged:
         summary = f"{summary}, {pictures.enlarged:,} enlarged"
     note(summary if out is None else f"{summary}; the rows are in {out}")
@@ -170,11 +170,14 @@ class _Tally:
             self.unreadable += 1
             self.first_unreadable = self.first_unreadable or row
 
-    def describe(self, seconds: float, threshold: float | None) -> str:
+    def describe(self, seconds: float, calibration: Calibration | None) -> str:
         """Return a summary of all rows."""
         found = [f"{self.unreadable:,} unreadable"]
-        if threshold is not None:
-            found = [f"{self.anomalous:,} anomalous (score above {threshold:.4g})", *found]
+        if calibration is not None:
+            threshold = f"{calibration.threshold:.4g}"
+            if calibration.own_classes:
+                threshold = "the threshold of the class"
+            found = [f"{self.anomalous:,} anomalous (score above {threshold})", *found]
         return (
             f"{counted(self.images, 'image', 'images')} in {seconds:.1f} s "
             f"({self.images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"

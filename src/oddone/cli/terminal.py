@@ -24,7 +24,7 @@ from oddone.errors import DataWarning, SettingsWarning
 
 if TYPE_CHECKING:
     from oddone.data.image_set import BrokenFile, ImageSet
-    from oddone.detector import Detector
+    from oddone.detector import Calibration, Detector
 
 SECONDS_BEFORE_BAR = 2.0
 SECONDS_BETWEEN_LINES = 10.0
@@ -92,12 +92,40 @@ def describe_threshold(detector: "Detector") -> str:
     calibration = detector.calibration
     if calibration is None:
         return "it has no threshold yet"
+    if calibration.own_classes:
+        return _describe_thresholds(detector, calibration)
     low, high = calibration.interval
     images = len(calibration.scores)
     return (
         f"scores above {calibration.threshold:.3f} are anomalous, which for normal images happens "
         f"in {calibration.rank / (images + 1):.1%} of cases (95 % sure: {low:.1%} to {high:.1%}, "
         f"by {images:,} held-out images)"
+    )
+
+
+def _describe_thresholds(detector: "Detector", calibration: "Calibration") -> str:
+    """Return in words what the thresholds of the classes are, and how many classes have their own.
+
+    Each class that has one is promised the wanted share of false alarms.
+    """
+    own = {label: calibration.for_class(label).threshold for label in calibration.own_classes}
+    lowest, highest = (
+        f"{own[label]:.3f} ({detector.classes[label]})"
+        for label in (min(own, key=own.__getitem__), max(own, key=own.__getitem__))
+    )
+    words = (
+        f"scores above the threshold of the predicted class are anomalous, which for normal images "
+        f"of each class happens in at most {calibration.false_alarms:.1%} of cases on average; "
+        f"{counted(len(own), 'class has its', 'classes have their')} own threshold, "
+        f"{lowest if len(own) == 1 else f'{lowest} to {highest}'}"
+    )
+    others = len(detector.classes) - len(own)
+    if not others:
+        return words
+    return (
+        f"{words}; {counted(others, 'class', 'classes')} with fewer than "
+        f"{calibration.images_needed} held-out images {'has' if others == 1 else 'have'} that of "
+        f"all images, {calibration.threshold:.3f}"
     )
 
 

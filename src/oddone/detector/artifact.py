@@ -87,7 +87,7 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
         FUSIONS[header.fuse],
         _references(file, embedder, header.paths),
         header.rules,
-        _calibration(file, header.false_alarms),
+        _calibration(file, embedder, header.false_alarms),
         header.provenance,
     )
 
@@ -140,6 +140,8 @@ def _tensors(parts: DetectorParts) -> dict[str, Tensor]:
         tensors["probe.bias"] = parts.probe.bias
     if parts.calibration is not None:
         tensors["calibration.scores"] = parts.calibration.scores
+        if parts.calibration.labels is not None:
+            tensors["calibration.labels"] = parts.calibration.labels
     return tensors
 
 
@@ -225,10 +227,7 @@ def _probe(file: TensorFile, embedder: ViewEmbedder) -> LinearProbe | None:
 
 
 def _references(file: TensorFile, embedder: ViewEmbedder, paths: tuple[str, ...]) -> References:
-    classes, dim = len(embedder.trained.classes), embedder.trained.embedding_dim
-    labels = file.tensor("references.labels", torch.int64, len(paths))
-    if not ((labels >= 0) & (labels < classes)).all():
-        raise file.inconsistent(f"references have labels that are none of {classes} classes")
+    labels, dim = _labels(file, "references", len(paths), embedder), embedder.trained.embedding_dim
     pictures = file.tensor("references.thumbnails", torch.uint8, None).numpy().tobytes()
     bounds = [0, *file.tensor("references.ends", torch.int64, len(paths)).tolist()]
     if bounds != sorted(bounds) or bounds[-1] != len(pictures):
@@ -241,7 +240,9 @@ def _references(file: TensorFile, embedder: ViewEmbedder, paths: tuple[str, ...]
     )
 
 
-def _calibration(file: TensorFile, false_alarms: float | None) -> Calibration | None:
+def _calibration(
+    file: TensorFile, embedder: ViewEmbedder, false_alarms: float | None
+) -> Calibration | None:
     if false_alarms is None:
         return None
     scores = file.tensor("calibration.scores", torch.float64, None)
@@ -250,4 +251,16 @@ def _calibration(file: TensorFile, false_alarms: float | None) -> Calibration | 
         raise file.inconsistent(
             f"{len(scores)} scores and false_alarms={false_alarms:g} are no calibration"
         )
-    return Calibration(scores, false_alarms)
+    if "calibration.labels" not in file.tensors:
+        return Calibration(scores, false_alarms)
+    labels = _labels(file, "calibration", len(scores), embedder)
+    return Calibration(scores, false_alarms, labels)
+
+
+def _labels(file: TensorFile, what: str, images: int, embedder: ViewEmbedder) -> Tensor:
+    """Return the labels of so many images, each the number of a class."""
+    labels = file.tensor(f"{what}.labels", torch.int64, images)
+    classes = len(embedder.trained.classes)
+    if not ((labels >= 0) & (labels < classes)).all():
+        raise file.inconsistent(f"{what}.labels has labels that are none of {classes} classes")
+    return labels

@@ -224,8 +224,22 @@ class Detector:
 
     @property
     def threshold(self) -> float | None:
-        """The score above which an image is anomalous; None without a calibration."""
+        """The score above which an image is anomalous; None without a calibration.
+
+        A detector that was calibrated per class has `thresholds`; this is that of all classes.
+        """
         return None if self.calibration is None else self.calibration.threshold
+
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:
+        """The threshold of each predicted class, in the order of `classes`.
+
+        They are all the same unless the detector was calibrated per class; None without a
+        calibration.
+        """
+        if self.calibration is None:
+            return None
+        return tuple(self.calibration.thresholds(torch.arange(len(self.classes))).tolist())
 
     def to(self, device: torch.device | str) -> "Detector":
         """Return the detector on another device; this one stays where it is.
@@ -260,6 +274,7 @@ class Detector:
         source: ImageSet | str,
         *,
         false_alarms: float = 0.05,
+        per_class: bool = False,
         indices: Int[np.ndarray, " some"] | None = None,
         progress: Progress | None = None,
     ) -> "Detector":
@@ -271,6 +286,9 @@ class Detector:
             Normal images that were not trained on; their labels do not matter.
         false_alarms
             The share of normal images that may be called anomalous.
+        per_class
+            Whether each predicted class has a threshold of its own, where it has enough images to
+            promise that share: 19 for one in twenty.
         indices
             Which of the images to calibrate with; all by default.
         progress
@@ -285,7 +303,8 @@ class Detector:
             progress=progress,
             description="calibrating",
         )
-        return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms))
+        labels = verdicts.labels if per_class else None
+        return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms, labels))
 
     def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
         """Return for each image its distance per view and class, and similar training images.
@@ -356,11 +375,12 @@ class Detector:
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
         scores, calibration = measured.scores, self.calibration
+        labels = measured.probabilities.argmax(dim=1)
         return Verdicts(
             scores,
-            labels=measured.probabilities.argmax(dim=1),
-            anomalous=None if calibration is None else scores > calibration.threshold,
-            p_values=None if calibration is None else calibration.p_values(scores),
+            labels,
+            anomalous=None if calibration is None else calibration.anomalous(scores, labels),
+            p_values=None if calibration is None else calibration.p_values(scores, labels),
             probabilities=measured.probabilities,
         )
 

@@ -40,8 +40,11 @@ def _decision(detector: "Detector") -> str:
     calibration = detector.calibration
     if calibration is None:
         return f"{score}; no threshold yet"
+    threshold = f"{calibration.threshold:.4g}"
+    if calibration.own_classes:
+        threshold = "the threshold of the predicted class"
     return (
-        f"{score}; anomalous above {calibration.threshold:.4g} ({calibration.false_alarms:.3g} of "
+        f"{score}; anomalous above {threshold} ({calibration.false_alarms:.3g} of "
         f"normal images, by {len(calibration.scores):,} held out)"
     )
 

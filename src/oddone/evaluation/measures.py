@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from oddone import metrics
@@ -26,6 +26,7 @@ from oddone.evaluation.results import (
     OODResult,
     OpenOODAupr,
 )
+from oddone.fusion import decide
 from oddone.progress import Progress
 from oddone.scoring import score_images
 from oddone.verdicts import Verdicts
@@ -95,7 +96,6 @@ def evaluate(
             for name, ood in ood_sets.items()
         },
         classes=detector.classes,
-        threshold=detector.threshold,
         averages=averages,
     )
 
@@ -105,7 +105,6 @@ def evaluate_verdicts(
     oods: Mapping[str, ScoredSet],
     *,
     classes: Sequence[str],
-    threshold: float | None = None,
     averages: Averages = NO_AVERAGES,
 ) -> Evaluation:
     """Return what verdicts are worth, of all images and class by class.
@@ -113,19 +112,18 @@ def evaluate_verdicts(
     The verdicts' labels are numbers of the given classes, which are the known ones.
     """
     labels = labels_by_name(ind.images, classes)
-    whole = evaluate_scores(
-        ind.verdicts.scores,
-        {name: ood.verdicts.scores for name, ood in oods.items()},
-        accuracy=accuracy_where_labelled(ind.verdicts.labels, labels),
-        threshold=threshold,
-        averages=averages,
+    whole = _evaluate_whole_sets(
+        ind.verdicts,
+        {name: ood.verdicts for name, ood in oods.items()},
+        accuracy_where_labelled(ind.verdicts.labels, labels),
+        averages,
     )
     return whole._replace(
-        classes=_class_results(ind.verdicts, labels, classes, threshold),
+        classes=_class_results(ind.verdicts, labels, classes),
         oods={
             name: result._replace(
                 taken_for=_taken_for(oods[name].verdicts.labels, classes),
-                classes=_ood_class_results(oods[name], ind.verdicts.scores, classes, threshold),
+                classes=_ood_class_results(oods[name], ind.verdicts.scores, classes),
             )
             for name, result in whole.oods.items()
         },
@@ -144,28 +142,40 @@ def evaluate_scores(
 
     Images with a score above the threshold are anomalous.
     """
-    check_averages(averages, ood_scores)
-    for name, scores in {"test images": ind_scores, **ood_scores}.items():
-        if len(scores) == 0:
+    return _evaluate_whole_sets(
+        decide(ind_scores[:, None], threshold),  # as distances to one class
+        {name: decide(scores[:, None], threshold) for name, scores in ood_scores.items()},
+        accuracy,
+        averages,
+    )
+
+
+def _evaluate_whole_sets(
+    ind: Verdicts, oods: Mapping[str, Verdicts], accuracy: float | None, averages: Averages
+) -> Evaluation:
+    """Return what can be said of sets of images without knowing their classes."""
+    check_averages(averages, oods)
+    for name, verdicts in {"test images": ind, **oods}.items():
+        if len(verdicts) == 0:
             raise DataError(f"{name}: there are 0 images to score; add some or leave the set out")
-    oods = {
+    results = {
         name: OODResult(
-            len(scores),
-            _share_above(threshold, scores),
-            ood_metrics(ind_scores, scores),
+            len(ood),
+            _share(ood.anomalous),
+            ood_metrics(ind.scores, ood.scores),
             OpenOODAupr(
-                metrics.aupr_in_trapezoid(ind_scores, scores),
-                metrics.aupr_out_trapezoid(ind_scores, scores),
+                metrics.aupr_in_trapezoid(ind.scores, ood.scores),
+                metrics.aupr_out_trapezoid(ind.scores, ood.scores),
             ),
         )
-        for name, scores in ood_scores.items()
+        for name, ood in oods.items()
     }
     return Evaluation(
-        len(ind_scores),
+        len(ind),
         accuracy,
-        _share_above(threshold, ind_scores),
-        oods,
-        {name: _mean(members, oods) for name, members in averages.items()},
+        _share(ind.anomalous),
+        results,
+        {name: _mean(members, results) for name, members in averages.items()},
     )
 
 
@@ -227,8 +237,13 @@ def _loaded(source: ImageSet | str, detector: Detector, progress: Progress | Non
     return source
 
 
-def _share_above(threshold: float | None, scores: Float[Tensor, " _"]) -> float | None:
-    return None if threshold is None else (scores > threshold).double().mean().item()
+def _share(
+    anomalous: Bool[Tensor, " images"] | None, own: Bool[np.ndarray, " images"] | None = None
+) -> float | None:
+    """Return the share of anomalous images, of all or of some; None without verdicts."""
+    if anomalous is None:
+        return None
+    return (anomalous if own is None else anomalous[own]).double().mean().item()
 
 
 def _mean(members: Sequence[str], oods: Mapping[str, OODResult]) -> AverageResult:
@@ -247,7 +262,6 @@ def _class_results(
     verdicts: Verdicts,
     labels: Int64[np.ndarray, " images"],
     classes: Sequence[str],
-    threshold: float | None,
 ) -> dict[str, ClassResult]:
     predicted = verdicts.labels.cpu().numpy()
     labelled = labels >= 0
@@ -259,7 +273,7 @@ def _class_results(
             int(own.sum()),
             hits / int(own.sum()),
             hits / int(named.sum()) if named.any() else None,
-            _share_above(threshold, verdicts.scores[own]),
+            _share(verdicts.anomalous, own),
         )
     return results
 
@@ -268,7 +282,6 @@ def _ood_class_results(
     ood: ScoredSet,
     ind_scores: Float[Tensor, " images"],
     classes: Sequence[str],
-    threshold: float | None,
 ) -> dict[str, OODClassResult]:
     labels = ood.images.labels
     results = {}
@@ -277,7 +290,7 @@ def _ood_class_results(
         scores = ood.verdicts.scores[own]
         results[ood.images.classes[label]] = OODClassResult(
             len(scores),
-            _share_above(threshold, scores),
+            _share(ood.verdicts.anomalous, own),
             metrics.auroc(ind_scores, scores),
             _taken_for(ood.verdicts.labels[own], classes),
         )

@@ -52,7 +52,7 @@ class ReportData(NamedTuple):
     name: str
     classes: tuple[str, ...]
     threshold: float | None
-    """None without a calibration."""
+    """None without a calibration, or where classes have thresholds of their own."""
     evaluation: Evaluation
     labels: Int64[np.ndarray, " images"]
     """The true classes of the test images; -1 where there is none."""
@@ -91,13 +91,12 @@ def collect_report_data(
         ScoredSet(known, ind),
         {ood_name: ScoredSet(oods[ood_name], each) for ood_name, each in ood_verdicts.items()},
         classes=detector.classes,
-        threshold=detector.threshold,
     )
     classes_or_guesses = np.where(labels < 0, ind.labels.numpy(), labels)
     return ReportData(
         name,
         detector.classes,
-        detector.threshold,
+        _threshold_of_all(detector),
         evaluation,
         labels,
         ind,
@@ -109,6 +108,12 @@ def collect_report_data(
         _typical_images(detector, known, ind, oods, ood_verdicts),
         known.fingerprint == detector.embedder.trained.data_fingerprint,
     )
+
+
+def _threshold_of_all(detector: Detector) -> float | None:
+    """Return the threshold, if it is the same for all classes."""
+    calibration = detector.calibration
+    return None if calibration is None or calibration.own_classes else calibration.threshold
 
 
 def resize_both_ways(detector: Detector, folder: Path) -> list[ResizedPair]:

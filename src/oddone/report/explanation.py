@@ -81,7 +81,8 @@ def draw_explanation(
         if detector.calibration is None:
             _write_how_to_calibrate(figure)
         else:
-            _draw_normal_scores(figure, detector.calibration, explanation, colour)
+            calibration = detector.calibration.for_class(explanation.verdict.label)
+            _draw_normal_scores(figure, calibration, explanation, colour)
     return figure
 
 

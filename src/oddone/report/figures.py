@@ -223,11 +223,11 @@ def _confusion_illustration(report_data: ReportData) -> Illustration:
 
 
 def _case_illustrations(report_data: ReportData) -> Iterator[Illustration]:
-    threshold = report_data.threshold is not None
+    decided = report_data.ind.anomalous is not None
     if report_data.missed:
         yield Illustration(
             "missed",
-            "OOD images taken for normal" if threshold else "The least odd OOD images",
+            "OOD images taken for normal" if decided else "The least odd OOD images",
             "Those with the lowest scores, what they were taken for, and the three training images "
             "that look most like each to the network, by cosine distance. Often one sees why.",
             _case_names(report_data.missed),
