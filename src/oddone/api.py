@@ -33,7 +33,7 @@ from oddone.training.run_directory import run_provenance
 DEFAULT_ENCODER = "efficientnet-lite0"
 
 
-def fit(
+def fit(  # noqa: PLR0913  (all but one are choices with a default)
     source: ImageSet | str,
     *,
     encoder: str | nn.Module = DEFAULT_ENCODER,
@@ -41,6 +41,7 @@ def fit(
     rule: str | None = None,
     learn_head: bool = False,
     false_alarms: float = 0.05,
+    per_class: bool = False,
     progress: Progress | None = None,
 ) -> Detector:
     """Return a detector for labelled images on an encoder that is used as it is: no training.
@@ -68,12 +69,14 @@ def fit(
         tells unseen things that are close to a class apart better, and takes a few times as long.
     false_alarms
         The share of normal images that may be called anomalous.
+    per_class
+        Whether each predicted class with enough images has a threshold of its own.
     progress
         Called with how far the work is.
 
     Examples
     --------
-    >>> import oddone
+    >>> import oddone, torch
     >>> detector = oddone.fit("fashion:known", encoder=torch.nn.Flatten(), image_size=8)
     >>> sorted(detector.provenance["estimate"])[:2]
     ['accuracy', 'auroc']
@@ -94,6 +97,7 @@ def fit(
         rule=rule,
         learn_head=learn_head,
         false_alarms=false_alarms,
+        per_class=per_class,
         progress=progress,
     )
     return replace(fitted.detector, provenance=_fit_provenance(source, fitted.estimate))

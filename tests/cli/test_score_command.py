@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from conftest import Run
 from oddone.cli.copy_folder import CopyFolder
 from oddone.cli.path_list import read_paths
 from oddone.cli.score_table import most_anomalous_first
@@ -21,6 +21,8 @@ from oddone.cli.terminal import printable
 from oddone.detector import Detector
 from oddone.errors import DataError, SettingsError
 from runs import tiny_source
+
+Run = Callable[..., tuple[int, str, str]]
 
 COLUMNS = ["path", "class_name", "score", "p_value", "anomalous", "reason"]
 STEERING = "z [bold]\x1b[31m\n.png"  # markup, an escape sequence and a line break

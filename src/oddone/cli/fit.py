@@ -32,6 +32,7 @@ def fit(
     rule: str | None = None,
     learn_head: Annotated[bool, Parameter(negative=())] = False,
     false_alarms: float = 0.05,
+    per_class: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Make a detector for labelled images without training, on a pretrained encoder.
@@ -59,6 +60,8 @@ def fit(
         are close to a class, and a few times as long.
     false_alarms
         The share of normal images that may be called anomalous.
+    per_class
+        Give each predicted class with enough images a threshold of its own.
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     """
@@ -79,6 +82,7 @@ def fit(
             rule=rule,
             learn_head=learn_head,
             false_alarms=false_alarms,
+            per_class=per_class,
             progress=progress,
         )
     detector = replace(

@@ -26,6 +26,7 @@ from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
 from oddone.selection.embedding import embed_once
 from oddone.selection.estimate import (
     Estimate,
+    FoldScores,
     available,
     choose_candidate,
     held_out_scores,
@@ -55,6 +56,7 @@ def fit_frozen(
     rule: str | None = None,
     learn_head: bool = False,
     false_alarms: float = 0.05,
+    per_class: bool = False,
     progress: Progress | None = None,
 ) -> FrozenFit:
     """Return a calibrated detector on a network that stays as it is.
@@ -75,6 +77,8 @@ def fit_frozen(
         measure distances in.
     false_alarms
         The share of normal images that may be called anomalous.
+    per_class
+        Whether each predicted class with enough images has a threshold of its own.
     progress
         Called with how far the work is.
 
@@ -86,10 +90,12 @@ def fit_frozen(
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
     features = embed_once(embedder, source, indices, progress=progress)
     candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
-    rules, scores = _cross_validate(features, labels, candidate, progress)
+    scores = _cross_validate(features, labels, progress)
+    rules = standardise(scores, candidate)
+    predicted = torch.cat([fold.held_out.labels for fold in scores]) if per_class else None
     detector = replace(
         _assemble(trained, source, features, rules),
-        calibration=Calibration.of(scores, false_alarms),
+        calibration=Calibration.of(held_out_scores(scores, rules), false_alarms, predicted),
     )
     return FrozenFit(detector, estimate)
 
@@ -145,16 +151,13 @@ def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> C
 def _cross_validate(
     features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
-    candidate: Candidate,
     progress: Progress | None,
-) -> tuple[tuple[StandardisedRule, ...], Float[Tensor, " images"]]:
-    """Return how a rule is spread over new normal images, and the scores of these."""
+) -> list[FoldScores]:
+    """Return what is thought of each image when it is held out: what new normal ones will get."""
     chosen = choose_evenly(labels.numpy(), MOST_REFERENCES, generator=stream(0, "calibrate"))
     some = labels[chosen]
     folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
-    scores = score_folds(features[:, chosen], some, folds, progress)
-    rules = standardise(scores, candidate)
-    return rules, held_out_scores(scores, rules)
+    return score_folds(features[:, chosen], some, folds, progress)
 
 
 def _assemble(
