@@ -264,7 +264,8 @@ def _whitening(
         raise named.singular(singular, tied=tied)
     identity = torch.eye(covariance.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
     whitening: Tensor = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-    return whitening
+    # By rows, as a file holds it: products of a matrix by columns round in another way.
+    return whitening.contiguous()
 
 
 def _gram(rows: Float64[Tensor, "rows dim"]) -> Float64[Tensor, "dim dim"]:
