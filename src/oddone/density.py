@@ -15,8 +15,10 @@ from oddone.errors import DataError, SettingsError
 
 Shrinkage = float | Literal["oas"]
 
-# How many rows `Moments.of` converts, and how many whitened numbers `distances` holds, at a time.
+# How many rows `Moments.of` and `Gaussians.fit_tied` convert, and how many whitened numbers
+# `distances` holds, at a time.
 ROWS_AT_ONCE = 16384
+TIED_ROWS_AT_ONCE = 2048
 WHITENED_AT_ONCE = 2**20
 
 
@@ -175,22 +177,27 @@ class Gaussians:
         groups: Int[Tensor, " rows"],
         n_groups: int,
         shrinkage: Shrinkage = "oas",
-        *,
-        names: Sequence[str] | None = None,
     ) -> "Gaussians":
         """Return what `fit(tied=True)` would, without a matrix for each group on the way.
 
         With many classes in many dimensions, only this fits into memory.
         """
         _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
-        rows = embeddings.double()
+        dim = embeddings.shape[1]
         count = groups.bincount(minlength=n_groups)
-        total = rows.new_zeros(n_groups, rows.shape[1]).index_add_(0, groups, rows)
-        mean = total / count.clamp(min=1)[:, None]
-        pooled = Moments.of(rows - mean[groups], torch.zeros_like(groups), 1)
-        named = _Named(Moments(count, mean, pooled.scatter), names)
+        mean = embeddings.new_zeros(n_groups, dim, dtype=torch.float64)
+        scatter = mean.new_zeros(1, dim, dim)
+        parts = [each.split(TIED_ROWS_AT_ONCE) for each in (embeddings, groups)]
+        for rows, members in zip(*parts, strict=True):
+            mean.index_add_(0, members, rows.double())
+        mean /= count.clamp(min=1)[:, None]
+        if not mean.isfinite().all():
+            raise _not_finite(embeddings)
+        for rows, members in zip(*parts, strict=True):
+            scatter[0] += _gram(rows.double() - mean[members])
+        named = _Named(Moments(count, mean, scatter), names=None)
         named.check_counts(1)
-        covariance = _shrunk(pooled.scatter / pooled.count, pooled.count, shrinkage)
+        covariance = _shrunk(scatter / len(groups), count.sum(dim=0, keepdim=True), shrinkage)
         return Gaussians(mean, _whitening(covariance, named, tied=True))
 
     def to(
@@ -232,10 +239,15 @@ class Gaussians:
         """Return the distances where all groups share one whitening: each row is whitened once."""
         centre = self.mean.mean(dim=0)
         white_means = (self.mean - centre) @ self.whitening[0].mT
-        white_rows = (embeddings.to(centre) - centre) @ self.whitening[0].mT
         # A difference of squares, which is faster, would lose what is close.
         exact = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(white_rows, white_means, compute_mode=exact)
+        blocks = [
+            torch.cdist(
+                (rows.to(centre) - centre) @ self.whitening[0].mT, white_means, compute_mode=exact
+            )
+            for rows in embeddings.split(TIED_ROWS_AT_ONCE)
+        ]
+        return torch.cat(blocks)
 
     def pose_distances(
         self, embeddings: Float[Tensor, "rows dim"], poses: Int[Tensor, " rows"]
@@ -264,7 +276,8 @@ def _whitening(
         raise named.singular(singular, tied=tied)
     identity = torch.eye(covariance.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
     whitening: Tensor = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-    return whitening
+    # By rows, as a file holds it: products of a matrix by columns round in another way.
+    return whitening.contiguous()
 
 
 def _gram(rows: Float64[Tensor, "rows dim"]) -> Float64[Tensor, "dim dim"]:

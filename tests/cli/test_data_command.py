@@ -193,8 +193,8 @@ def test_clean_says_what_was_freed(run: Run, photos: Path) -> None:
     run("info", str(photos))
     code, printed, _ = run("clean")
     assert code == 0
-    assert printed.startswith("1 decoded folder deleted, 0.0 MB freed")
-    assert run("clean")[1] == "0 decoded folders deleted, 0.0 MB freed\n"
+    assert printed == "1 decoded folder and 0 files of features deleted, 0.0 MB freed\n"
+    assert run("clean")[1].startswith("0 decoded folders and 0 files of features deleted, 0.0 MB")
 
 
 def test_a_bar_is_shown_on_a_terminal_once_the_work_takes_its_time(

@@ -267,7 +267,7 @@ def test_pictures_none_of_which_can_be_read_are_an_error(tmp_path: Path, cache: 
 
 
 def test_cleaning_removes_entries_and_nothing_else(root: Path, cache: Path) -> None:
-    assert clean_cache() == CacheSize(0, 0)
+    assert clean_cache() == CacheSize(0, 0, 0)
     read_labelled_folder(root, size=16)
     read_labelled_folder(root, size=24)
     (cache / "letter.txt").write_text("mine")
@@ -278,7 +278,21 @@ def test_cleaning_removes_entries_and_nothing_else(root: Path, cache: Path) -> N
     assert size.bytes > 5 * 3 * (16**2 + 24**2)
     assert clean_cache() == size
     assert sorted(path.name for path in cache.iterdir()) == ["holiday", "letter.txt"]
-    assert cache_size() == CacheSize(0, 0)
+    assert cache_size() == CacheSize(0, 0, 0)
+
+
+def test_cleaning_removes_features_and_nothing_else(cache: Path) -> None:
+    folder = cache.parent / "features"
+    folder.mkdir(parents=True)
+    ours = [f"{'0a' * 16}.safetensors", f"{'0b' * 16}.safetensors.part"]
+    others = ["model.safetensors", f"{'0g' * 16}.safetensors", "0a" * 16, "letter.txt"]
+    for name in (*ours, *others):
+        (folder / name).write_bytes(b"12345")
+    (folder / f"{'0c' * 16}.safetensors").mkdir()
+    assert clean_cache() == CacheSize(0, 2, 10)
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == sorted([*others, f"{'0c' * 16}.safetensors"])
+    assert cache_size() == CacheSize(0, 0, 0)
 
 
 def test_the_cache_lies_where_the_platform_keeps_caches(

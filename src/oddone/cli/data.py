@@ -110,16 +110,16 @@ def fix(
 
 @app.command
 def clean() -> None:
-    """Delete the cache of decoded folders; a folder is decoded again when it is needed.
+    """Delete the cache of decoded folders and features; they are made again when they are needed.
 
     Example: `oddone data clean`
     """
     from oddone.data.cache import clean_cache
 
-    entries, size = clean_cache()
+    entries, features, size = clean_cache()
     say(
-        f"{counted(entries, 'decoded folder', 'decoded folders')} deleted, "
-        f"{size / 1e6:,.1f} MB freed"
+        f"{counted(entries, 'decoded folder', 'decoded folders')} and "
+        f"{counted(features, 'file', 'files')} of features deleted, {size / 1e6:,.1f} MB freed"
     )
 
 

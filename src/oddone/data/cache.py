@@ -2,6 +2,7 @@
 
 An entry is a directory named by a hash over the files' relative paths, sizes and times, their
 labels, the image size and the version of this format. It holds `images.npy` and `index.json`.
+The features of images lie beside the entries; `oddone.selection.embedding` writes them.
 """
 
 import hashlib
@@ -27,7 +28,9 @@ from oddone.progress import Progress
 
 VERSION = 1
 ATTEMPTS = 3
-_ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")  # the second part: still being written
+# The second parts: still being written.
+_ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")
+_FEATURES = re.compile(r"[0-9a-f]{32}\.safetensors(\.part)?")
 
 
 class ListedFile(NamedTuple):
@@ -59,9 +62,12 @@ class Listing:
 
 
 class CacheSize(NamedTuple):
-    """How many entries the cache holds, and how many bytes they take."""
+    """How much the cache holds, and how many bytes that takes."""
 
     entries: int
+    """How many data sources are decoded."""
+    features: int
+    """How many files of features there are."""
     bytes: int
 
 
@@ -87,18 +93,19 @@ def load_or_decode(listing: Listing, size: int, progress: Progress | None = None
 
 
 def cache_size() -> CacheSize:
-    """Return how many decoded data sources the cache holds, and their size on disk."""
-    entries = _entries()
-    return CacheSize(
-        len(entries), sum(path.stat().st_size for entry in entries for path in entry.iterdir())
-    )
+    """Return how many decoded data sources and features the cache holds, and their size on disk."""
+    entries, features = _entries(), _features()
+    files = [*features, *(path for entry in entries for path in entry.iterdir())]
+    return CacheSize(len(entries), len(features), sum(path.stat().st_size for path in files))
 
 
 def clean_cache() -> CacheSize:
-    """Remove all decoded images from the cache, and return how much that was."""
+    """Remove all decoded images and features from the cache, and return how much that was."""
     removed = cache_size()
     for entry in _entries():
         shutil.rmtree(entry)
+    for file in _features():
+        file.unlink(missing_ok=True)
     return removed
 
 
@@ -106,6 +113,11 @@ def cache_folder() -> Path:
     """Return the folder of all that can be computed again."""
     chosen = os.environ.get("ODDONE_CACHE")
     return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oddone")
+
+
+def features_folder() -> Path:
+    """Return the folder of what encoders make of images (`oddone.selection.embed_once`)."""
+    return cache_folder() / "features"
 
 
 def _folder() -> Path:
@@ -117,6 +129,17 @@ def _entries() -> list[Path]:
     if not _folder().is_dir():
         return []
     return [path for path in _folder().iterdir() if _ENTRY.fullmatch(path.name) and path.is_dir()]
+
+
+def _features() -> list[Path]:
+    """Return the files of features, and as above none of others."""
+    if not features_folder().is_dir():
+        return []
+    return [
+        path
+        for path in features_folder().iterdir()
+        if _FEATURES.fullmatch(path.name) and path.is_file()
+    ]
 
 
 def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:

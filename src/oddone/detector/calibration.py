@@ -30,6 +30,14 @@ class Interval(NamedTuple):
     high: float
 
 
+def check_false_alarms(false_alarms: float) -> None:
+    """Raise a SettingsError unless this is a share of images that a threshold can be set by."""
+    if not 0 < false_alarms < 1:
+        raise SettingsError(
+            f"false_alarms={false_alarms:g}: choose a share above 0 and below 1, such as 0.05"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """The scores of held-out normal images, and how many false alarms are wanted.
@@ -79,10 +87,7 @@ class Calibration:
             that of all images.
 
         """
-        if not 0 < false_alarms < 1:
-            raise SettingsError(
-                f"false_alarms={false_alarms:g}: choose a share above 0 and below 1, such as 0.05"
-            )
+        check_false_alarms(false_alarms)
         if len(scores) == 0:
             raise DataError("calibration needs images that are normal and new; 0 were given")
         if not scores.isfinite().all():

@@ -16,6 +16,8 @@ from oddone.rng import stream
 from oddone.selection.head import train_head
 from oddone.transforms import one_view
 
+ROWS_AT_ONCE = 2048
+
 
 class Candidate(NamedTuple):
     """A rule, or several whose scores are summed."""
@@ -73,7 +75,7 @@ class FittedRules:
         else:
             head = Centre(features.shape[2])
             head.mean.copy_(upright.mean(dim=0))
-        embeddings = normalize(head(upright), dim=1)
+        embeddings = _embedded(head, upright)
         return FittedRules(
             classes,
             head,
@@ -87,7 +89,7 @@ class FittedRules:
     def __call__(self, features: Float[Tensor, "images dim"]) -> RuleScores:
         """Return what each rule says of new images, by the features of one view."""
         upright = torch.zeros(1, dtype=torch.long)
-        embeddings = normalize(self.head(features), dim=1)
+        embeddings = _embedded(self.head, features)
         distances = view_distances(self.gaussians, embeddings[None], upright)[0]
         scores: dict[Rule, Tensor] = {
             "distance": distances.amin(dim=1).float(),
@@ -98,3 +100,10 @@ class FittedRules:
             scores["energy"] = energy_scores(self.probe, features[None], upright)
             numbers = self.probe.logits(features[None], upright)[0].argmax(dim=1)
         return RuleScores(scores, self.classes[numbers])
+
+
+def _embedded(
+    head: nn.Module, features: Float[Tensor, "images dim"]
+) -> Float[Tensor, "images head_dim"]:
+    """Return what the head makes of features, in unit length, with little memory beside it."""
+    return torch.cat([normalize(head(rows), dim=1) for rows in features.split(ROWS_AT_ONCE)])

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from oddone.data import ImageSet
-from oddone.data.cache import cache_folder
+from oddone.data.cache import features_folder
+from oddone.data.stream import IMAGES_AT_ONCE
 from oddone.detector.view_embedder import ViewEmbedder
+from oddone.encoders.network_file import OWN_ENCODER, network_header
 from oddone.errors import ArtifactError, DataWarning
 from oddone.files import write_tensors
 from oddone.progress import Progress, described
@@ -33,6 +34,9 @@ def embed_once(
 ) -> Float[Tensor, "views images dim"]:
     """Return the features of the views of images, of unit length; from the cache if they are there.
 
+    Those of an encoder of the user's own are not kept: what has changed in its code, no hash of its
+    weights would tell.
+
     Parameters
     ----------
     embedder
@@ -44,7 +48,9 @@ def embed_once(
 
     """
     indices = np.arange(len(source)) if indices is None else indices
-    path = cache_folder() / KIND / f"{_key(embedder, source, indices)}.safetensors"
+    if embedder.trained.model.encoder_name.startswith(OWN_ENCODER):
+        return _embed(embedder, source, indices, progress)
+    path = features_folder() / f"{_key(embedder, source, indices)}.safetensors"
     shape = (len(embedder.views), len(indices), embedder.trained.network.feature_dim)
     features = _read(path, shape)
     if features is None:
@@ -75,7 +81,7 @@ def _embed(
 
 def _key(embedder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
     """Return a hash of all that the features depend on."""
-    trained = embedder.trained
+    trained, header = embedder.trained, network_header(embedder.trained)
     identity = json.dumps(
         [
             VERSION,
@@ -83,30 +89,41 @@ def _key(embedder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " so
             embedder.device.type,
             trained.image_size,
             [list(embedder.views.poses), list(embedder.views.mirrored)],
-            source.fingerprint,
+            header["model"]["encoder_name"],
+            header["transformers"],
             weights_digest(trained.network.encoder),
-            hashlib.sha256(indices.astype(np.int64).tobytes()).hexdigest(),
+            images_digest(source, indices),
         ]
     )
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def weights_digest(encoder: nn.Module) -> str:
-    """Return a hash of the architecture as it prints itself, and of all weights."""
-    digest = hashlib.sha256(str(encoder).encode())
+    """Return a hash of all weights of an encoder."""
+    digest = hashlib.sha256()
     for name, tensor in sorted(encoder.state_dict().items()):
-        digest.update(name.encode())
+        digest.update(f"{name} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def images_digest(source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
+    """Return a hash of the pixels of these images, in this order.
+
+    The fingerprint of the set would not do: who cuts a set may leave that as it was.
+    """
+    digest = hashlib.sha256(str(source.images.shape[1:]).encode())
+    for start in range(0, len(indices), IMAGES_AT_ONCE):  # the set may be larger than memory
+        some = source.images[indices[start : start + IMAGES_AT_ONCE]]
+        digest.update(np.ascontiguousarray(some).data)
     return digest.hexdigest()
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
     """Return the features in a file of the cache; None if it is missing, damaged or not ours."""
-    if not path.is_file():
-        return None
     try:
         return TensorFile.read(path).tensor("features", torch.float32, *shape)
-    except (ArtifactError, OSError, SafetensorError):
+    except (ArtifactError, OSError):
         return None
 
 

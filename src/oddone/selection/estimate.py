@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import starmap
+from itertools import count, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from oddone.detector.rules import Rule, StandardisedRule, sum_of_rules
 from oddone.device import map_in_threads
+from oddone.errors import DataError
 from oddone.metrics import accuracy, auroc
 from oddone.progress import Progress
-from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules, RuleScores
+from oddone.selection.candidates import Candidate, FittedRules, RuleScores
 from oddone.selection.folds import Fold
 
 SMALLEST_DIFFERENCE = 0.005
@@ -59,26 +60,39 @@ def score_folds(
     """Return what is thought of the images of each fold when fitted on the rest of it.
 
     Held-out images of which no other of the class was fitted are dropped: their class is unseen.
+    So are folds of which too little is left to fit on, as where there are two images a class.
     """
-    done = 0
+    done = count(1)
 
-    def score(fold: Fold) -> FoldScores:
-        nonlocal done
+    def score(fold: Fold) -> FoldScores | None:
         fitted, held_out, left_out = (torch.from_numpy(part) for part in fold)
-        rules = FittedRules.fit(features[:, fitted], labels[fitted])
+        rules = _fitted_or_none(features[:, fitted], labels[fitted])
+        if progress is not None:
+            progress(next(done), len(folds), "comparing")
+        if rules is None:
+            return None
         held_out = held_out[torch.isin(labels[held_out], rules.classes)]
-        scores = FoldScores(
+        return FoldScores(
             rules(features[0, held_out]),
             labels[held_out],
             rules(features[0, left_out]),
             labels[left_out],
         )
-        done += 1
-        if progress is not None:
-            progress(done, len(folds), "comparing")
-        return scores
 
-    return map_in_threads(score, folds, torch.device("cpu"))
+    scores = map_in_threads(score, folds, torch.device("cpu"))
+    return [fold for fold in scores if fold is not None]
+
+
+def _fitted_or_none(
+    features: Float[Tensor, "views fitted dim"], labels: Int[Tensor, " fitted"]
+) -> FittedRules | None:
+    """Return the rules; None where no class has two different images, and so no spread."""
+    if len(labels) == 0:
+        return None
+    try:
+        return FittedRules.fit(features, labels)
+    except DataError:
+        return None
 
 
 def standardise(scores: Sequence[FoldScores], candidate: Candidate) -> tuple[StandardisedRule, ...]:
@@ -143,11 +157,17 @@ def choose_candidate(
     )
 
 
-def available(scores: Sequence[FoldScores]) -> list[Candidate]:
-    """Return the candidates whose rules every fold has scores of."""
+def comparable(scores: Sequence[FoldScores], candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that left-out classes can be told apart by, in every fold.
+
+    There are none where no fold has images of both kinds. The energy needs two classes beside the
+    one that is left out.
+    """
+    if not any(len(fold.held_out_labels) * len(fold.left_out_labels) for fold in scores):
+        return []
     return [
         candidate
-        for candidate in CANDIDATES
+        for candidate in candidates
         if all(rule in fold.held_out.scores for rule in candidate.rules for fold in scores)
     ]
 

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Float, Int, Int64
+from torch import Tensor, nn
 
 from oddone.data import ImageSet
 from oddone.detector import Calibration, Detector
+from oddone.detector.calibration import check_false_alarms
 from oddone.detector.detector import MOST_PROBED, MOST_REFERENCES
 from oddone.detector.fitting import choose_evenly, training_indices
 from oddone.detector.references import References
-from oddone.detector.rules import StandardisedRule
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import TrainedNetwork
 from oddone.encoders.network import Centre
@@ -27,8 +27,8 @@ from oddone.selection.embedding import embed_once
 from oddone.selection.estimate import (
     Estimate,
     FoldScores,
-    available,
     choose_candidate,
+    comparable,
     held_out_scores,
     score_folds,
     standardise,
@@ -46,7 +46,7 @@ class FrozenFit(NamedTuple):
 
     detector: Detector
     estimate: Estimate | None
-    """None where no class can be left out, as there is only one."""
+    """None where that cannot be told: with one class, or too few images to leave a class out."""
 
 
 def fit_frozen(
@@ -83,19 +83,35 @@ def fit_frozen(
         Called with how far the work is.
 
     """
+    if not isinstance(trained.network.head, Centre):
+        raise SettingsError(
+            "the network has a head that was trained; make its detector with Detector.fit"
+        )
+    check_false_alarms(false_alarms)
     indices = training_indices(trained, source, None)
-    embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
     labels = torch.from_numpy(source.labels)
     _check_counts(source)
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
+    embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
     features = embed_once(embedder, source, indices, progress=progress)
+    probed = _chosen(labels, MOST_PROBED, "references")
+    fitted = FittedRules.fit(features[:, probed], labels[probed])
     candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     scores = _cross_validate(features, labels, progress)
     rules = standardise(scores, candidate)
     predicted = torch.cat([fold.held_out.labels for fold in scores]) if per_class else None
-    detector = replace(
-        _assemble(trained, source, features, rules),
-        calibration=Calibration.of(held_out_scores(scores, rules), false_alarms, predicted),
+    calibration = Calibration.of(held_out_scores(scores, rules), false_alarms, predicted)
+    referred = _chosen(labels, MOST_REFERENCES, "references")
+    references = fitted.embeddings[np.searchsorted(probed, referred)]
+    detector = Detector(
+        ViewEmbedder(_with_head(trained, fitted.head), one_view),
+        "head",
+        fitted.gaussians.to(trained.device, torch.float32),
+        None if fitted.probe is None else fitted.probe.to(trained.device),
+        average,
+        References.of(references, source, referred),
+        rules,
+        calibration,
     )
     return FrozenFit(detector, estimate)
 
@@ -129,12 +145,12 @@ def _choose(
     progress: Progress | None,
 ) -> tuple[Candidate, Estimate | None]:
     """Return the rule that is best at classes that are left out, and how good it is at that."""
-    chosen = choose_evenly(labels.numpy(), MOST_LEFT_OUT, generator=stream(0, "leave out"))
+    chosen = _chosen(labels, MOST_LEFT_OUT, "leave out")
     some = labels[chosen]
     folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"))
     scores = score_folds(features[:, chosen], some, folds, progress)
-    usable = [candidate for candidate in candidates if candidate in available(scores)]
-    if not scores or not usable:  # one class, or a rule that a single class does not have
+    usable = comparable(scores, candidates)
+    if not usable:
         return _without_leaving_out(candidates, len(classes)), None
     return choose_candidate(scores, classes, usable)
 
@@ -154,37 +170,27 @@ def _cross_validate(
     progress: Progress | None,
 ) -> list[FoldScores]:
     """Return what is thought of each image when it is held out: what new normal ones will get."""
-    chosen = choose_evenly(labels.numpy(), MOST_REFERENCES, generator=stream(0, "calibrate"))
+    chosen = _chosen(labels, MOST_REFERENCES, "calibrate")
     some = labels[chosen]
     folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
-    return score_folds(features[:, chosen], some, folds, progress)
+    scores = score_folds(features[:, chosen], some, folds, progress)
+    if not scores:
+        raise DataError(
+            f"{len(labels)} images are too few to hold some out and to fit on the others; give at "
+            f"least 3 different ones of a class, better 20"
+        )
+    return scores
 
 
-def _assemble(
-    trained: TrainedNetwork,
-    source: ImageSet,
-    features: Float[Tensor, "views images dim"],
-    rules: tuple[StandardisedRule, ...],
-) -> Detector:
-    """Return the detector that is fitted on all images."""
-    probed, referred = (
-        choose_evenly(source.labels, most, generator=stream(0, "references"))
-        for most in (MOST_PROBED, MOST_REFERENCES)
-    )
-    fitted = FittedRules.fit(features[:, probed], torch.from_numpy(source.labels[probed]))
-    network = copy.deepcopy(trained.network)
-    network.head = fitted.head.to(trained.device)
-    model = trained.model
-    if not isinstance(fitted.head, Centre):
+def _chosen(labels: Int[Tensor, " images"], most: int, purpose: str) -> Int64[np.ndarray, " some"]:
+    """Return so many images at most; for one purpose, fewer are some of more."""
+    return choose_evenly(labels.numpy(), most, generator=stream(0, purpose))
+
+
+def _with_head(trained: TrainedNetwork, head: nn.Sequential | Centre) -> TrainedNetwork:
+    """Return the network with another head."""
+    network, model = copy.deepcopy(trained.network), trained.model
+    network.head = head.to(trained.device)
+    if not isinstance(head, Centre):
         model = replace(model, head_hidden=HIDDEN, head_dim=DIM, centred=True)
-    references = fitted.embeddings[np.searchsorted(probed, referred)]
-    device = trained.device
-    return Detector(
-        ViewEmbedder(replace(trained, network=network, model=model), one_view),
-        "head",
-        fitted.gaussians.to(device, torch.float32),
-        None if fitted.probe is None else fitted.probe.to(device),
-        average,
-        References.of(references, source, referred),
-        rules,
-    )
+    return replace(trained, network=network, model=model)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Int, Int64
 
-MOST_FOLDS = 10
+LEAST_FOLDS, MOST_FOLDS = 5, 10
 IMAGE_FOLDS = 5
 
 
@@ -26,13 +26,14 @@ def folds_of_classes(
 ) -> list[Fold]:
     """Return folds in which every image is held out once, and left out with its class once.
 
-    There are as many folds as classes, or ten; with one class there are none, as none can be left
-    out. An image is never held out from a fold that leaves its class out.
+    There are as many folds as classes, but at most ten, and at least five: some of these may leave
+    no class out. With one class there are none, as none can be left out. An image is never held out
+    from a fold that leaves its class out.
     """
     classes = np.unique(labels)
-    n_folds = min(len(classes), MOST_FOLDS)
-    if n_folds < 2:
+    if len(classes) < 2:
         return []
+    n_folds = min(max(len(classes), LEAST_FOLDS), MOST_FOLDS)
     held_in, left_in = (np.empty(len(labels), dtype=np.int64) for _ in range(2))
     order = torch.randperm(len(classes), generator=generator).tolist()
     for place, label in zip(order, classes.tolist(), strict=True):
@@ -42,7 +43,7 @@ def folds_of_classes(
         start = int(torch.randint(n_folds - 1, (1,), generator=generator))
         others = (start + np.arange(len(members))) % (n_folds - 1)
         held_in[members] = (place + 1 + others) % n_folds
-    return [
+    folds = [
         Fold(
             np.flatnonzero((held_in != fold) & (left_in != fold)),
             np.flatnonzero(held_in == fold),
@@ -50,6 +51,7 @@ def folds_of_classes(
         )
         for fold in range(n_folds)
     ]
+    return [fold for fold in folds if len(fold.held_out) + len(fold.left_out) > 0]
 
 
 def folds_of_images(
