@@ -10,7 +10,7 @@ from comparing import assert_same_weights, begun, losses, train_until
 from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
 from oddone.training import BatchSettings, TrainSettings, split_held_out, train_network
-from oddone.training.batches import Batches, ExposedBatches, colour_views
+from oddone.training.batches import Batches, ExposedBatches, check_source, colour_views
 from oddone.transforms import AugmentSettings, rotate
 from runs import tiny_settings, tiny_source
 
@@ -86,6 +86,30 @@ def test_cross_entropy_sees_one_view() -> None:
 
 
 # --- Images that are held out
+
+
+@pytest.mark.parametrize(
+    ("objective", "rotations", "enough"),
+    [
+        ("mcl", "task", True),
+        ("mcl", "none", False),
+        ("supclr", "augmentation", False),
+        ("cross-entropy", "task", True),
+        ("cross-entropy", "none", False),
+        ("simclr", "none", True),
+        ("joint", "none", True),
+    ],
+)
+def test_one_class_needs_something_to_tell_apart(
+    objective: str, rotations: str, enough: bool
+) -> None:
+    settings = tiny_settings(objective=objective, rotations=rotations)
+    if enough:
+        check_source(tiny_source(classes=1), settings)
+        return
+    with pytest.raises(SettingsError, match="with one class and rotations=.* choose rotations='ta"):
+        check_source(tiny_source(classes=1), settings)
+    check_source(tiny_source(classes=2), settings)
 
 
 def test_every_class_gives_the_same_share_and_no_image_is_lost() -> None:

@@ -145,6 +145,11 @@ def _load(
     """Return what a new run is trained on, and its provenance; check that it can be trained."""
     images = _load_and_describe(source, settings.model.image_size, strict=strict)
     check_source(images, settings)
+    if len(images.classes) == 1:
+        say(
+            f"one class: the detector will say whether an image is normal; the label is always "
+            f"{images.classes[0]}"
+        )
     provenance = provenance_of(source, images, settings, strict=strict)
     outlier_images, network = None, None
     if outliers is not None:

@@ -170,9 +170,20 @@ def check_source(source: ImageSet, settings: TrainSettings) -> None:
             f"{settings.objective} needs one each; sort them into one folder per class, or train "
             f"with --objective simclr"
         )
+    if len(source.classes) == 1:
+        _check_one_class(settings)
     height, width = source.images.shape[2:]
     if height != width:
         raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
+
+
+def _check_one_class(settings: TrainSettings) -> None:
+    """Raise a `SettingsError` where nothing would keep the images of one class from one point."""
+    if settings.rotations != "task" and settings.objective in {"mcl", "supclr", "cross-entropy"}:
+        raise SettingsError(
+            f"with one class and rotations={settings.rotations!r} there is nothing to tell apart; "
+            f"choose rotations='task', so that poses are told apart, or objective='simclr'"
+        )
 
 
 def check_outliers(outliers: ImageSet, source: ImageSet, settings: TrainSettings) -> None:
