@@ -137,7 +137,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
     [
         (["fashion"], "say what to train on and where to"),
         (["fashion", "--out", "RUN", "--preset", "smok"], "did you mean 'smoke'?"),
-        (["fashion", "--out", "RUN", "--preset", "x"], "the presets are cpu, paper"),
+        (["fashion", "--out", "RUN", "--preset", "x"], "the presets are cpu, pretrained"),
         (["fashion", "--out", "RUN", "--loss.alhpa", "1"], "Did you mean --loss.alpha?"),
         (["fashion", "--out", "RUN", "--loss.alpha", "9"], "alpha=9.0: choose it above 0"),
         (["fashion", "--out", "RUN", "--steps", "1", "--epochs", "1"], "set exactly one"),

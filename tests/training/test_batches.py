@@ -52,8 +52,8 @@ def test_all_four_poses_of_an_image_share_a_batch() -> None:
 def test_an_epoch_shows_every_image_once_in_another_order_each_time() -> None:
     batches = Batches(tiny_source(), tiny_settings())
     assert batches.steps_per_epoch == 4
-    first = np.concatenate([batches._picked(step) for step in range(4)])
-    second = np.concatenate([batches._picked(step) for step in range(4, 8)])
+    first = np.concatenate([batches.picked(step) for step in range(4)])
+    second = np.concatenate([batches.picked(step) for step in range(4, 8)])
     assert sorted(first) == sorted(second) == list(range(48))
     assert first.tolist() != second.tolist()
 
@@ -139,7 +139,7 @@ def test_the_split_follows_from_the_seed() -> None:
 def test_training_never_sees_what_is_held_out() -> None:
     source, settings = tiny_source(images=60), tiny_settings(held_out=0.25)
     batches = Batches(source, settings)
-    seen = {int(i) for step in range(20 * batches.steps_per_epoch) for i in batches._picked(step)}
+    seen = {int(i) for step in range(20 * batches.steps_per_epoch) for i in batches.picked(step)}
     assert seen == set(split_held_out(source, settings).training.tolist())
 
 

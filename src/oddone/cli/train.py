@@ -90,7 +90,8 @@ def train(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Which settings to begin with: cpu, paper, authors or smoke; with --help, shows them.
+        Which settings to begin with: cpu, pretrained, paper, authors or smoke; with
+        --help, shows them.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
