@@ -92,8 +92,8 @@ def pretrained() -> TrainSettings:
             head_dim=128,
             trained_part="head",
         ),
-        batch=BatchSettings(images=128),
-        optimiser=OptimiserSettings(method="adamw", learning_rate=1e-3, weight_decay=1e-4),
+        batch=BatchSettings(images=128, poses_per_image=1),
+        optimiser=OptimiserSettings(method="adamw", learning_rate=1e-3, weight_decay=0.01),
     )
 
 
