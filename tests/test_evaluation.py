@@ -327,6 +327,17 @@ def test_the_numbers_of_classes_make_up_those_of_all_images(
         assert result.precision == expected
 
 
+def test_a_single_class_that_every_image_gets_is_no_achievement() -> None:
+    scored = ScoredSet(labelled([0, 0, 0], "good"), verdicts([0, 0, 0], [0.0, 1.0, 2.0], 1.5))
+    evaluation = evaluate_verdicts(scored, {"bad": scored}, classes=["good"])
+    assert (evaluation.accuracy, evaluation.classes) == (None, {})
+    assert evaluation.false_alarms == pytest.approx(1 / 3)
+    assert evaluation.oods["bad"].detected == pytest.approx(1 / 3)
+    other = ScoredSet(labelled([0], "good images"), verdicts([0], [0.0]))
+    with pytest.raises(DataError, match="'good images'"):
+        evaluate_verdicts(other, {}, classes=["good"])
+
+
 def test_a_class_that_nothing_is_taken_for_has_no_precision() -> None:
     scored = ScoredSet(labelled([0, 1], *CLASSES), verdicts([1, 1], [0.0, 0.0]))
     result = evaluate_verdicts(scored, {}, classes=CLASSES).classes["ant"]

@@ -146,7 +146,8 @@ def train(
     watch
         Called after every step of training.
     progress
-        Called with how many images are done, while the detector is fitted and calibrated.
+        Called with how many images are done, while they are encoded before the first step (where
+        only a head is trained), and while the detector is fitted and calibrated.
 
     Examples
     --------
@@ -204,7 +205,7 @@ def _train_in(
     progress: Progress | None,
 ) -> Detector:
     if not run.finished:
-        train_network(source, run.settings, run, encoder=encoder, watch=watch)
+        train_network(source, run.settings, run, encoder=encoder, watch=watch, progress=progress)
     detector = fit_run(run, source, encoder=encoder, false_alarms=false_alarms, progress=progress)
     detector.save(run.detector_path)
     return detector

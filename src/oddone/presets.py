@@ -71,6 +71,32 @@ def cpu() -> TrainSettings:
     )
 
 
+def pretrained() -> TrainSettings:
+    """Return MCL for photographs: a head on an encoder that has learned from ImageNet, in seconds.
+
+    Every view is encoded once, which takes most of the time; the encoder stays as it is. It needs
+    the extra `oddone[pretrained]`. docs/training.md says what was tried to choose it.
+
+    Examples
+    --------
+    >>> pretrained().model.encoder_name, pretrained().model.trained_part
+    ('efficientnet-lite0', 'head')
+
+    """
+    return TrainSettings(
+        steps=400,
+        model=ModelSettings(
+            encoder_name="efficientnet-lite0",
+            image_size=224,
+            head_hidden=512,
+            head_dim=128,
+            trained_part="head",
+        ),
+        batch=BatchSettings(images=128, poses_per_image=1),
+        optimiser=OptimiserSettings(method="adamw", learning_rate=1e-3, weight_decay=0.01),
+    )
+
+
 def demo() -> TrainSettings:
     """Return what `oddone demo` trains, once with MCL and once with cross-entropy.
 
@@ -111,5 +137,5 @@ def smoke() -> TrainSettings:
 
 
 PRESETS: dict[str, Callable[[], TrainSettings]] = {
-    preset.__name__: preset for preset in (cpu, paper, authors, smoke)
+    preset.__name__: preset for preset in (cpu, pretrained, paper, authors, smoke)
 }

@@ -137,7 +137,7 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(
     [
         (["fashion"], "say what to train on and where to"),
         (["fashion", "--out", "RUN", "--preset", "smok"], "did you mean 'smoke'?"),
-        (["fashion", "--out", "RUN", "--preset", "x"], "the presets are cpu, paper"),
+        (["fashion", "--out", "RUN", "--preset", "x"], "the presets are cpu, pretrained"),
         (["fashion", "--out", "RUN", "--loss.alhpa", "1"], "Did you mean --loss.alpha?"),
         (["fashion", "--out", "RUN", "--loss.alpha", "9"], "alpha=9.0: choose it above 0"),
         (["fashion", "--out", "RUN", "--steps", "1", "--epochs", "1"], "set exactly one"),
@@ -386,3 +386,31 @@ def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(
     code, printed, complained = run_oddone(*words)
     assert code == 0, complained
     assert "done: 3 steps" in printed
+
+
+def test_one_class_becomes_a_detector_that_says_normal_or_not(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    images = np.random.default_rng(0).integers(0, 60, (40, 16, 16, 3), dtype=np.uint8)
+    images[:, :8, :8] += 150  # upright is upright
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npy"
+    np.savez(good, images=images, labels=np.zeros(40, dtype=int), classes=["good"])
+    np.save(bad, 255 - images)
+    run = str(tmp_path / "run")
+    code, printed, complained = run_oddone("train", str(good), "--out", run, *SMALL)
+    assert code == 0, complained
+    assert "one class: the detector will say whether an image is normal; the label is" in printed
+    assert "accuracy" not in printed
+    code, printed, complained = run_oddone("score", run, str(bad))
+    assert (code, printed.count(",good,")) == (0, 40), complained
+    page, evaluated = str(tmp_path / "report.html"), str(tmp_path / "evaluated.json")
+    for words in (
+        ["explain", run, str(good), "--number", "0", "--out", str(tmp_path / "why.png")],
+        ["evaluate", run, str(good), "--ood", f"bad={bad}", "--out", evaluated],
+        ["report", run, "--test", str(good), "--ood", f"bad={bad}", "--out", page],
+    ):
+        code, printed, complained = run_oddone(*words)
+        assert code == 0, complained
+        if words[0] == "evaluate":
+            assert "with one class every image gets the label good" in printed
+    assert json.loads(Path(evaluated).read_text())["accuracy"] is None

@@ -50,7 +50,7 @@ def test_every_alias_sets_what_the_full_name_sets(alias: str, name: str) -> None
     [
         ("--batch 64", "--batch alone is no setting; choose --batch.images, --batch.poses-per"),
         ("--loss=0.1", "choose --loss.temperature, --loss.alpha, --loss.beta,"),
-        ("--model resnet18", "--model.encoder-name, --model.image-size, --model.head-hidden or"),
+        ("--model resnet18", "--model.encoder-name, --model.image-size, --model.head-hidden, --m"),
         ("--optimiser sgd", "--optimiser sgd: --optimiser alone is no setting; choose --optimis"),
         ("--augment none", "choose --augment.crop-scale,"),
         ("--batch-size 2.5", "--batch.images 2.5: choose a whole number, such as 2"),

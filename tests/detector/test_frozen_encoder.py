@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from detectors import FITTED, HELD_OUT, subset
@@ -13,7 +14,7 @@ from oddone.detector import Detector
 from oddone.encoders import frozen_network, is_installed
 from oddone.errors import ArtifactError
 from oddone.transforms import one_view
-from runs import tiny_settings
+from runs import tiny_settings, tiny_source
 
 
 class Quadrants(nn.Module):
@@ -100,3 +101,17 @@ def test_training_changes_a_copy_of_the_module_that_is_passed(source: ImageSet) 
     assert all(map(torch.equal, statistics_of(encoder), before))
     trained = detector.embedder.trained.network.encoder
     assert not torch.equal(trained.norm.running_mean, encoder.norm.running_mean)
+
+
+def test_one_class_is_enough_for_an_encoder_that_is_used_as_it_is() -> None:
+    good = tiny_source(images=60, classes=1)
+    detector = Detector.fit(Quadrants(), good, indices=np.arange(40))
+    detector = detector.calibrate(good, indices=np.arange(40, 60), false_alarms=0.3)
+    bad = detector(255 - good.images[40:])
+    assert bad.anomalous is not None
+    assert bad.anomalous.all()
+    assert bad.labels.tolist() == [0] * 20
+    assert torch.equal(bad.probabilities, torch.ones(20, 1))
+    good_again = detector(good.images[40:])
+    assert good_again.anomalous is not None
+    assert good_again.anomalous.sum() == 5  # 0.3 of 21, without the one at the threshold

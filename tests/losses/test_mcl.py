@@ -116,6 +116,23 @@ def test_the_gradients_of_total_and_terms_are_right(
     )
 
 
+def test_one_class_alone_is_the_papers_equations_and_tells_poses_apart() -> None:
+    batch = make_batch(parents=12, classes=1, poses=4)
+    ccm, spa = oracles.mcl(*(tensor.tolist() for tensor in batch), tau=0.2, alpha=0.05, beta=2.5)
+    ours = loss_of(batch, MCLSettings())
+    assert (ours.ccm.item(), ours.spa.item()) == pytest.approx((ccm, spa), rel=1e-7)
+
+    embeddings = batch.embeddings.requires_grad_()
+    for _ in range(200):
+        (gradient,) = torch.autograd.grad(
+            loss_of(batch, MCLSettings(), embeddings=embeddings).total, embeddings
+        )
+        embeddings = (embeddings - gradient).detach().requires_grad_()
+    rows = torch.nn.functional.normalize(embeddings.detach(), dim=1)
+    cosines, same_pose = rows @ rows.mT, batch.poses[:, None] == batch.poses
+    assert cosines[same_pose].min() > cosines[~same_pose].max() + 0.5
+
+
 def test_many_samples_approach_the_expectation() -> None:
     batch = make_batch(parents=20)
     exact = loss_of(batch, MCLSettings()).spa

@@ -244,6 +244,15 @@ def test_what_is_not_known_is_not_drawn(detector: Detector, known: ImageSet) -> 
     assert keys_of(figures["distributions"].figure) == ["test images"]
 
 
+def test_with_one_class_no_label_is_judged() -> None:
+    known = tiny_source(images=50, classes=1, seed=7)
+    alone = collect_report_data("alone", fitted(classes=1), known, {}, seed=0)
+    assert (alone.evaluation.accuracy, alone.misclassified) == (None, [])
+    figures = named(alone, [])
+    assert "confusion" not in figures
+    assert keys_of(figures["distributions"].figure) == ["test images", "threshold"]
+
+
 def test_embeddings_of_several_detectors_share_the_classes(report_data: ReportData) -> None:
     turned = report_data._replace(name="other", classes=report_data.classes[::-1])
     (tsne,) = illustrate_embeddings([report_data, turned], seed=0)

@@ -10,7 +10,7 @@ from comparing import assert_same_weights, begun, losses, train_until
 from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
 from oddone.training import BatchSettings, TrainSettings, split_held_out, train_network
-from oddone.training.batches import Batches, ExposedBatches, colour_views
+from oddone.training.batches import Batches, ExposedBatches, check_source, colour_views
 from oddone.transforms import AugmentSettings, rotate
 from runs import tiny_settings, tiny_source
 
@@ -52,8 +52,8 @@ def test_all_four_poses_of_an_image_share_a_batch() -> None:
 def test_an_epoch_shows_every_image_once_in_another_order_each_time() -> None:
     batches = Batches(tiny_source(), tiny_settings())
     assert batches.steps_per_epoch == 4
-    first = np.concatenate([batches._picked(step) for step in range(4)])
-    second = np.concatenate([batches._picked(step) for step in range(4, 8)])
+    first = np.concatenate([batches.picked(step) for step in range(4)])
+    second = np.concatenate([batches.picked(step) for step in range(4, 8)])
     assert sorted(first) == sorted(second) == list(range(48))
     assert first.tolist() != second.tolist()
 
@@ -88,6 +88,30 @@ def test_cross_entropy_sees_one_view() -> None:
 # --- Images that are held out
 
 
+@pytest.mark.parametrize(
+    ("objective", "rotations", "enough"),
+    [
+        ("mcl", "task", True),
+        ("mcl", "none", False),
+        ("supclr", "augmentation", False),
+        ("cross-entropy", "task", True),
+        ("cross-entropy", "none", False),
+        ("simclr", "none", True),
+        ("joint", "none", True),
+    ],
+)
+def test_one_class_needs_something_to_tell_apart(
+    objective: str, rotations: str, enough: bool
+) -> None:
+    settings = tiny_settings(objective=objective, rotations=rotations)
+    if enough:
+        check_source(tiny_source(classes=1), settings)
+        return
+    with pytest.raises(SettingsError, match="with one class and rotations=.* choose rotations='ta"):
+        check_source(tiny_source(classes=1), settings)
+    check_source(tiny_source(classes=2), settings)
+
+
 def test_every_class_gives_the_same_share_and_no_image_is_lost() -> None:
     source = tiny_source(images=90, classes=3)
     parts = split_held_out(source, tiny_settings(held_out=0.2))
@@ -115,7 +139,7 @@ def test_the_split_follows_from_the_seed() -> None:
 def test_training_never_sees_what_is_held_out() -> None:
     source, settings = tiny_source(images=60), tiny_settings(held_out=0.25)
     batches = Batches(source, settings)
-    seen = {int(i) for step in range(20 * batches.steps_per_epoch) for i in batches._picked(step)}
+    seen = {int(i) for step in range(20 * batches.steps_per_epoch) for i in batches.picked(step)}
     assert seen == set(split_held_out(source, settings).training.tolist())
 
 

@@ -167,6 +167,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (lambda: BatchSettings(images=1), "batch.images=1"),
         (lambda: BatchSettings(poses_per_image=2), "batch.poses_per_image=2"),
         (lambda: OptimiserSettings(learning_rate=math.nan), "optimiser.learning_rate=nan"),
+        (lambda: OptimiserSettings(method="adam"), "choose one of sgd, adamw"),
+        (lambda: ModelSettings(trained_part="body"), "choose one of all, last, head"),
         (lambda: OptimiserSettings(momentum=1.0), "optimiser.momentum=1.0"),
         (lambda: OptimiserSettings(momentum=0.0, nesterov=True), "set optimiser.momentum"),
         (lambda: OptimiserSettings(weight_decay=-1.0), "optimiser.weight_decay=-1.0"),

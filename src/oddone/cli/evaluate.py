@@ -78,7 +78,7 @@ def evaluate(
     oods = {name: load_images(notation, opened.image_size) for name, notation in sources.items()}
     with progress_with_warnings() as progress:
         evaluation = evaluate_detector(opened, known, oods, averages=averages, progress=progress)
-    _show(evaluation, detector)
+    _show(evaluation, detector, opened.classes)
     estimate = stated_estimate(opened.provenance)
     if estimate is not None:
         say(f"To expect on things it has never seen: {describe_estimate(estimate)}")
@@ -120,9 +120,11 @@ def _write(evaluation: Evaluation, path: Path) -> None:
     say(f"the result is {path}, and class by class {classes}")
 
 
-def _show(evaluation: Evaluation, detector: Path) -> None:
+def _show(evaluation: Evaluation, detector: Path, classes: tuple[str, ...]) -> None:
     images = counted(evaluation.images, "test image", "test images")
-    if evaluation.accuracy is None:
+    if len(classes) == 1:
+        say(f"{images}; with one class every image gets the label {classes[0]}")
+    elif evaluation.accuracy is None:
         say(f"{images} without labels, so there is no accuracy")
     else:
         say(f"{evaluation.accuracy:.2%} of {images} get their label")

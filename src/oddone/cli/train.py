@@ -10,6 +10,11 @@ from cyclopts import App, Parameter
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
+from oddone.cli.suited_settings import (
+    say_what_is_pretrained,
+    with_suited_batch,
+    with_suited_size,
+)
 from oddone.cli.terminal import counted, describe_threshold, say
 from oddone.cli.train_options import (
     ALIASES,
@@ -59,9 +64,10 @@ def train(
     outliers: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
-    preset: str = DEFAULT_PRESET,  # noqa: ARG001  (`resolve_settings` reads it)
+    preset: str | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
+    keep_batch: Annotated[bool, Parameter(show=False, negative=())] = False,
     aliases: Annotated[tuple[str, ...], ALIAS] = (),  # noqa: ARG001  (`use_full_names` reads it)
     settings: Annotated[TrainSettings, Parameter(name="*", negative_iterable=())] = CPU,
 ) -> int:
@@ -90,11 +96,15 @@ def train(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Which settings to begin with: cpu, paper, authors or smoke; with --help, shows them.
+        Which settings to begin with: cpu, pretrained, paper, authors or smoke; with --help, shows
+        them. By default pretrained for a folder of photographs, if oddone[pretrained] is installed,
+        and cpu for all else.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
         Write the history for TensorBoard too.
+    keep_batch
+        Whether batch.images was chosen by the user.
     """
     if resume is not None:
         run = RunDirectory.open(resume)
@@ -107,7 +117,15 @@ def train(
             "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
         )
     RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
-    inputs, provenance = _load(source, outliers, start, settings, strict=strict)
+    say_what_is_pretrained(settings)
+    if start is None:
+        settings = with_suited_size(settings, source)
+    images = _load_and_describe(source, settings.model.image_size, strict=strict)
+    check_source(images, settings)
+    settings = with_suited_batch(settings, images, keep_batch=keep_batch)
+    provenance = provenance_of(source, images, settings, strict=strict)
+    inputs, more = _load_the_rest(images, outliers, start, settings, strict=strict)
+    provenance |= more
     run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
     with run.removed_unless_begun():
         return _train(run, inputs, tensorboard=tensorboard)
@@ -139,13 +157,24 @@ def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     return 0
 
 
-def _load(
-    source: str, outliers: str | None, start: Path | None, settings: TrainSettings, *, strict: bool
+def _load_the_rest(
+    images: ImageSet,
+    outliers: str | None,
+    start: Path | None,
+    settings: TrainSettings,
+    *,
+    strict: bool,
 ) -> tuple[TrainInputs, dict[str, Any]]:
-    """Return what a new run is trained on, and its provenance; check that it can be trained."""
-    images = _load_and_describe(source, settings.model.image_size, strict=strict)
-    check_source(images, settings)
-    provenance = provenance_of(source, images, settings, strict=strict)
+    """Return what a new run is trained on, and the provenance of all but its images.
+
+    It is checked that they can be trained.
+    """
+    if len(images.classes) == 1:
+        say(
+            f"one class: the detector will say whether an image is normal; the label is always "
+            f"{images.classes[0]}"
+        )
+    provenance: dict[str, Any] = {}
     outlier_images, network = None, None
     if outliers is not None:
         size = images.images.shape[-1]

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, Argument, ArgumentCollection
+from cyclopts import App, Argument, ArgumentCollection, Token
 from cyclopts.config import Dict
 from cyclopts.help import HelpEntry, HelpPanel
 from cyclopts.help.formatters import DefaultFormatter
 from rich.console import Console, ConsoleOptions
 
+from oddone.cli.suited_settings import preset_for
 from oddone.errors import SettingsError, did_you_mean
 from oddone.presets import PRESETS
 from oddone.training import RunDirectory, TrainSettings
@@ -24,6 +25,7 @@ ALLOWED_WITH_RESUME = (
     "--tensorboard",
     "--debug",
 )
+DECIDES_ENCODER = ("--config", "--model.encoder-name", "--start", "--outliers")
 DEFAULT_PRESET = "cpu"
 ALIASES = {
     "--lr": "--optimiser.learning-rate",
@@ -78,8 +80,10 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         run = flags["--resume"][0]
         sources = [(run, to_dict(RunDirectory.open(Path(run)).settings))]
     else:
-        preset = flags["--preset"][0] if flags["--preset"] else DEFAULT_PRESET
+        preset = flags["--preset"][0] if flags["--preset"] else _suited_preset(flags)
         sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
+        if flags["--batch.images"] or any("images" in read.get("batch", {}) for _, read in sources):
+            arguments.get("--keep-batch").append(Token(keyword="--keep-batch", implicit_value=True))
         sources.append((f"preset {preset}", to_dict(_preset(preset))))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
@@ -88,6 +92,13 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         kept = {key: value for key, value in tables.items() if key not in dropped}
         length_is_set |= any(length in kept for length in LENGTHS)
         Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
+
+
+def _suited_preset(flags: Mapping[str, list[str]]) -> str:
+    """Return the preset for a command line without one."""
+    if not flags["--source"] or any(flags[name] for name in DECIDES_ENCODER):
+        return DEFAULT_PRESET
+    return preset_for(flags["--source"][0], DEFAULT_PRESET)
 
 
 def _check_resume(flags: Mapping[str, list[str]]) -> None:

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -12,6 +12,7 @@ from oddone.api import fit_run
 from oddone.cli.terminal import (
     describe_duration,
     line_every_ten_seconds,
+    progress_bar,
     progress_with_warnings,
     show_warnings,
 )
@@ -50,9 +51,12 @@ def train_with_progress(
         _stop_requests() as stop_requested,
         show_warnings(console),
         _training_bar(console) as show,
+        ExitStack() as before_first_step,
     ):
+        progress = before_first_step.enter_context(progress_bar(console=console))
 
         def report_to_both(report: StepReport) -> None:
+            before_first_step.close()  # there can be only one bar at a time
             show(report)
             if watch is not None:
                 watch(report)
@@ -65,6 +69,7 @@ def train_with_progress(
             outliers=outliers,
             watch=report_to_both,
             stop=stop_requested,
+            progress=progress,
         )
 
 

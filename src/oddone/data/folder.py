@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from oddone.data.cache import ListedFile, Listing, load_or_decode
 from oddone.data.decode import shorter_side, without_warnings
@@ -26,6 +27,14 @@ SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is 
 TRAINING = {"train", "training"}  # what folders of splits are called
 TESTING = {"test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
 SAMPLE = 200  # picture files whose size is looked at for that
+
+
+class FolderLook(NamedTuple):
+    """What a folder holds, as far as names and the first bytes of some files say."""
+
+    pictures: int
+    side: float
+    """The median of the shorter sides, in pixels."""
 
 
 def read_labelled_folder(
@@ -157,13 +166,28 @@ def _no_images(root: Path, skipped: Sequence[BrokenFile] = ()) -> DataError:
     )
 
 
+def look_at_folder(root: Path) -> FolderLook:
+    """Return how many pictures the class folders of the root hold, and how large they are."""
+    listing = _list_classes(root, class_folders(root))
+    return FolderLook(len(listing.files), _median_side(listing))
+
+
+def sizes_up_to(side: float) -> tuple[int, ...]:
+    """Return the `SIZES` to which a picture with this shorter side is not enlarged, or the last."""
+    return tuple(size for size in SIZES if size <= side) or SIZES[-1:]
+
+
 def _choose_size(listing: Listing) -> int:
     """Return the largest of `SIZES` to which half of the pictures in a sample need no enlarging."""
+    return sizes_up_to(_median_side(listing))[0]
+
+
+def _median_side(listing: Listing) -> float:
+    """Return the median of the shorter sides of a sample of the pictures; 0 if none has any."""
     step = max(1, -(-len(listing.files) // SAMPLE))
     with without_warnings():
         sides = [shorter_side(listing.root / file.name) for file in listing.files[::step]]
-    middle = median([side for side in sides if side is not None] or [0])
-    return next((size for size in SIZES if size <= middle), SIZES[-1])
+    return median([side for side in sides if side is not None] or [0])
 
 
 def _check_every_class(image_set: ImageSet, root: Path) -> None:

@@ -10,7 +10,12 @@ from oddone.data.arrays import read_arrays, resize_images
 from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
 from oddone.data.fashion import read_fashion
 from oddone.data.file_tree import class_folders, describe_contents, has_loose_pictures
-from oddone.data.folder import read_flat_folder, read_labelled_folder
+from oddone.data.folder import (
+    FolderLook,
+    look_at_folder,
+    read_flat_folder,
+    read_labelled_folder,
+)
 from oddone.data.formats import ENDINGS
 from oddone.data.idx import PREFIXES, idx_images, read_idx
 from oddone.data.image_set import ImageSet, SplitName
@@ -97,6 +102,18 @@ def load(
     check_size(size)
     request = parse(source, guess_scheme)._replace(size=size, strict=strict, progress=progress)
     return resize_images(SCHEMES[request.scheme].read(request), size, progress)
+
+
+def look(source: str) -> FolderLook | None:
+    """Return what is quickly seen of a folder of labelled pictures; None for any other source.
+
+    A source that cannot be read is None too: `load` says what is wrong with it.
+    """
+    try:
+        request = parse(source, guess_scheme)
+        return look_at_folder(request.path) if request.scheme == "folder" else None
+    except DataError:
+        return None
 
 
 def describe_sources() -> list[SourceDescription]:

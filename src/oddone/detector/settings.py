@@ -56,9 +56,12 @@ class DetectorSettings:
         """Return settings for what a network was trained to do.
 
         Poses help only where it has learned to tell them apart. A network with a classifier, or
-        without a head, tells classes apart by its features.
+        without a head, tells classes apart by its features. A head that was trained alone was not
+        enough to learn poses well, and has few images: one view, and one covariance for all.
         """
         network = trained.network
+        if trained.model.trained_part == "head" and network.classifier is None:
+            return DetectorSettings(views=one_view, tied=True)
         by_features = network.classifier is not None or trained.model.head_dim is None
         return DetectorSettings(
             views=rotations_and_mirrors if trained.rotations == "task" else one_view,

@@ -6,6 +6,7 @@ only matters in training from scratch, is left out.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxtyping import Float
@@ -101,6 +102,8 @@ class EfficientNetLite(nn.Module):
             grows = stage not in (STAGES[0], STAGES[-1])
             depth = math.ceil(depth_factor * stage.blocks) if grows else stage.blocks
             width = scaled_width(stage.width, width_factor)
+            if stage.stride > 1:
+                self._last_start = len(blocks)
             for block in range(depth):
                 stride = stage.stride if block == 0 else 1
                 blocks.append(InvertedResidual(channels, stage, stride, width))
@@ -111,6 +114,11 @@ class EfficientNetLite(nn.Module):
             if isinstance(module, nn.Conv2d):
                 fan_out = module.weight[0, 0].numel() * module.out_channels / module.groups
                 nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
+
+    @property
+    def last_stage(self) -> Sequence[nn.Module]:
+        """What works on the smallest maps: the last two stages, and the layer after them."""
+        return [*list(self.blocks)[self._last_start :], self.last]
 
     def forward(
         self, images: Float[Tensor, "rows 3 height width"]

@@ -1,8 +1,9 @@
 """A network: an encoder, mostly SimCLR's projection head, and perhaps classifiers."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
@@ -12,6 +13,8 @@ from torch.nn.functional import normalize
 from oddone.encoders.by_name import build_encoder, feature_shape_of
 from oddone.errors import SettingsError
 from oddone.transforms import POSES, Rotations
+
+TrainedPart = Literal["all", "last", "head"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,9 @@ class ModelSettings:
     centred: bool = False
     """Whether the head sees where features point from their mean, instead of the features. Heads
     that `oddone fit` trains do."""
+    trained_part: TrainedPart = "all"
+    """What is trained: everything, the last stage of the encoder and the head, or the head alone,
+    for an encoder that has learned from other images. What is not trained stays as it is."""
 
     def __post_init__(self) -> None:
         if self.image_size is not None and self.image_size < 8:
@@ -38,6 +44,11 @@ class ModelSettings:
             raise SettingsError(
                 f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "
                 f"both must be at least 1"
+            )
+        if self.trained_part not in get_args(TrainedPart):
+            raise SettingsError(
+                f"model.trained_part={self.trained_part!r}: choose one of "
+                f"{', '.join(get_args(TrainedPart))}"
             )
 
 
@@ -89,6 +100,27 @@ class Network(nn.Module):
     def forward(self, images: Float[Tensor, "rows 3 height width"]) -> Encoded:
         features: Tensor = self.encoder(images)
         return Encoded(features, self.head(features))
+
+    def train(self, mode: bool = True) -> "Network":
+        """Put the network into training mode, but for the parts whose weights are frozen.
+
+        Their batch norm goes on with the statistics that it has.
+        """
+        super().train(mode)
+        for module in self.encoder.modules():
+            weights = list(module.parameters())
+            if weights and not any(weight.requires_grad for weight in weights):
+                module.eval()
+        return self
+
+    def freeze_all_but(self, part: TrainedPart) -> None:
+        """Let only the weights of this part be trained; others that are frozen stay so."""
+        if part == "all":
+            return
+        last = _last_stage(self.encoder) if part == "last" else []
+        trained = {id(weight) for module in last for weight in module.parameters()}
+        for weight in self.encoder.parameters():
+            weight.requires_grad_(weight.requires_grad and id(weight) in trained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +192,17 @@ def _head(feature_dim: int, model: ModelSettings) -> nn.Sequential | Centre:
         return Centre(feature_dim)
     layers = projection_head(feature_dim, model.head_hidden, model.head_dim)
     return nn.Sequential(Centre(feature_dim), *layers) if model.centred else layers
+
+
+def _last_stage(encoder: nn.Module) -> Sequence[nn.Module]:
+    """Return the modules after the last maps of another size, as the encoder names them."""
+    last_stage: Sequence[nn.Module] | None = getattr(encoder, "last_stage", None)
+    if last_stage is None:
+        raise SettingsError(
+            f"model.trained_part='last': the encoder {type(encoder).__name__} does not say what "
+            f"its last stage is; choose 'all' or 'head', or give it a list last_stage of modules"
+        )
+    return last_stage
 
 
 def _copied(encoder: nn.Module) -> nn.Module:

@@ -99,6 +99,11 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
+    @property
+    def last_stage(self) -> Sequence[nn.Module]:
+        """What works on the smallest maps."""
+        return [self.stages[-1]]
+
     def forward(
         self, images: Float[Tensor, "rows 3 height width"]
     ) -> Float[Tensor, "rows feature_dim"]:

@@ -10,6 +10,7 @@ from oddone.evaluation.measures import (
     evaluate_scores,
     evaluate_verdicts,
     labels_by_name,
+    labels_to_predict,
     ood_metrics,
 )
 from oddone.evaluation.results import (
@@ -43,6 +44,7 @@ __all__ = [
     "evaluate_scores",
     "evaluate_verdicts",
     "labels_by_name",
+    "labels_to_predict",
     "ood_metrics",
     "worst_classes",
     "worst_ood_classes",

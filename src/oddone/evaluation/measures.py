@@ -111,7 +111,7 @@ def evaluate_verdicts(
 
     The verdicts' labels are numbers of the given classes, which are the known ones.
     """
-    labels = labels_by_name(ind.images, classes)
+    labels = labels_to_predict(ind.images, classes)
     whole = _evaluate_whole_sets(
         ind.verdicts,
         {name: ood.verdicts for name, ood in oods.items()},
@@ -205,6 +205,12 @@ def labels_by_name(source: ImageSet, classes: Sequence[str]) -> Int64[np.ndarray
     numbers = [classes.index(name) if name in shown else -1 for name in source.classes]
     labels: np.ndarray = np.array([*numbers, -1])[source.labels]  # no label, -1, picks the last
     return labels
+
+
+def labels_to_predict(source: ImageSet, classes: Sequence[str]) -> Int64[np.ndarray, " images"]:
+    """Return the labels as `labels_by_name` does; with a single class, which all get, only -1."""
+    labels = labels_by_name(source, classes)
+    return labels if len(classes) > 1 else np.full_like(labels, -1)
 
 
 def accuracy_where_labelled(

@@ -87,7 +87,8 @@ class Evaluation(NamedTuple):
 
     images: int
     accuracy: float | None
-    """The share of labelled test images that get their label; None where there are none."""
+    """The share of labelled test images that get their label; None where there are none, or where
+    the detector knows a single class."""
     false_alarms: float | None
     """The share of test images that are called anomalous; None without a threshold."""
     oods: dict[str, OODResult]

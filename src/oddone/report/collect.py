@@ -23,7 +23,7 @@ from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
 from oddone.detector.fitting import choose_evenly
 from oddone.errors import DataError
-from oddone.evaluation import Evaluation, ScoredSet, evaluate_verdicts, labels_by_name
+from oddone.evaluation import Evaluation, ScoredSet, evaluate_verdicts, labels_to_predict
 from oddone.progress import Progress
 from oddone.report.cases import MAX_NEIGHBOURS, CaptionedImage, Case
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair
@@ -81,7 +81,7 @@ def collect_report_data(
     progress: Progress | None = None,
 ) -> ReportData:
     """Return what a report shows of the detector of that name, a batch in memory at a time."""
-    labels = labels_by_name(known, detector.classes)
+    labels = labels_to_predict(known, detector.classes)
     ind = score_images(detector, known, progress=progress, description=f"{name}: test images")
     ood_verdicts = {
         ood_name: score_images(detector, ood, progress=progress, description=f"{name}: {ood_name}")

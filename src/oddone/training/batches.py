@@ -78,7 +78,7 @@ class Batches:
 
     def rows(self, step: int) -> Rows:
         """Return what the rows of a step are: parents in the order of their first view."""
-        labels = torch.from_numpy(self.source.labels[self._picked(step)])
+        labels = torch.from_numpy(self.source.labels[self.picked(step)])
         poses = self._poses(step, len(labels))
         posed = len(poses)
         views = self.settings.views
@@ -90,7 +90,7 @@ class Batches:
 
     def _views(self, step: int, poses: Int[Tensor, " rows"]) -> CroppedViews:
         """Return the views of a step: rotated, then cropped, each row its own way."""
-        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self._picked(step)]))
+        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self.picked(step)]))
         posed = len(poses) // self.settings.views
         sources = pixels.to(poses.device).repeat(posed // len(pixels), 1, 1, 1)
         if self.settings.rotations != "none":
@@ -99,7 +99,8 @@ class Batches:
         generator = stream(self.settings.seed, "augment", step)
         return crop_views(sources, poses, self.settings.augment, generator=generator)
 
-    def _picked(self, step: int) -> Int[np.ndarray, " images"]:
+    def picked(self, step: int) -> Int[np.ndarray, " images"]:
+        """Return the indices of the images of a step."""
         epoch, index = divmod(step, self.steps_per_epoch)
         start = index * self.images_per_step
         order = _order(self.settings.seed, epoch, len(self.members))
@@ -170,9 +171,20 @@ def check_source(source: ImageSet, settings: TrainSettings) -> None:
             f"{settings.objective} needs one each; sort them into one folder per class, or train "
             f"with --objective simclr"
         )
+    if len(source.classes) == 1:
+        _check_one_class(settings)
     height, width = source.images.shape[2:]
     if height != width:
         raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
+
+
+def _check_one_class(settings: TrainSettings) -> None:
+    """Raise a `SettingsError` where nothing would keep the images of one class from one point."""
+    if settings.rotations != "task" and settings.objective in {"mcl", "supclr", "cross-entropy"}:
+        raise SettingsError(
+            f"with one class and rotations={settings.rotations!r} there is nothing to tell apart; "
+            f"choose rotations='task', so that poses are told apart, or objective='simclr'"
+        )
 
 
 def check_outliers(outliers: ImageSet, source: ImageSet, settings: TrainSettings) -> None:

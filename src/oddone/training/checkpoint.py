@@ -1,8 +1,8 @@
 """A checkpoint holds the whole state of training, as tensors and JSON, without pickle.
 
 The sampler and every random stream follow from the seed and the step (`oddone.rng`), and the
-learning rate from the step or the time trained; so weights, batch-norm statistics, momenta and
-those two numbers are all there is to keep.
+learning rate from the step or the time trained; so weights, batch-norm statistics, what the
+optimiser keeps for each weight, and those two numbers are all there is to keep.
 """
 
 import json
@@ -19,6 +19,8 @@ from oddone.errors import DataError
 from oddone.files import write_tensors
 
 KEPT = 2
+OPTIMISER_STATE = ("momentum_buffer", "exp_avg", "exp_avg_sq", "step")
+"""What SGD or AdamW keeps for each weight."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,14 @@ class TrainProgress:
 
 
 def save_checkpoint(
-    folder: Path, network: nn.Module, optimiser: torch.optim.SGD, progress: TrainProgress
+    folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainProgress
 ) -> Path:
     """Write a checkpoint and delete all but the last two."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     for name, parameter in network.named_parameters():
-        momentum = optimiser.state[parameter].get("momentum_buffer")
-        if momentum is not None:
-            tensors[f"momentum.{name}"] = momentum
+        for kind, numbers in optimiser.state.get(parameter, {}).items():
+            if numbers is not None:
+                tensors[f"{kind}.{name}"] = numbers
     path = folder / f"{progress.step:09d}.safetensors"
     write_tensors(path, tensors, {"progress": vars(progress)})
     for old in sorted(folder.glob("*.safetensors"))[:-KEPT]:
@@ -62,7 +64,9 @@ def read_progress(folder: Path) -> TrainProgress:
 
 
 @torch.no_grad()
-def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) -> TrainProgress:
+def load_checkpoint(
+    path: Path, network: nn.Module, optimiser: torch.optim.Optimizer
+) -> TrainProgress:
     """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
     tensors: dict[str, Tensor] = {}
     with _damage_explained(path), safe_open(path, framework="pt") as file:
@@ -70,12 +74,11 @@ def load_checkpoint(path: Path, network: nn.Module, optimiser: torch.optim.SGD) 
         for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
             tensors[name] = file.get_tensor(name)
     network.load_state_dict(_below("network.", tensors))
-    momenta = _below("momentum.", tensors)
-    for name, parameter in network.named_parameters():
-        if name in momenta:
-            # Laid out in memory like its weights, which a fused optimiser takes for granted.
-            momentum = torch.empty_like(parameter).copy_(momenta[name])
-            optimiser.state[parameter]["momentum_buffer"] = momentum
+    for kind in OPTIMISER_STATE:
+        numbers = _below(f"{kind}.", tensors)
+        for name, parameter in network.named_parameters():
+            if name in numbers:
+                optimiser.state[parameter][kind] = _laid_out_like(parameter, numbers[name])
     return progress
 
 
@@ -88,6 +91,16 @@ def _damage_explained(path: Path) -> Iterator[None]:
         raise DataError(
             f"{path} is damaged ({error}); delete it, and --resume goes on from the one before"
         ) from error
+
+
+def _laid_out_like(parameter: Tensor, numbers: Tensor) -> Tensor:
+    """Return numbers laid out in memory like the weights they are for, or a count as it is.
+
+    A fused optimiser takes that for granted.
+    """
+    if numbers.shape != parameter.shape:
+        return numbers.to(parameter.device)
+    return torch.empty_like(parameter).copy_(numbers)
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

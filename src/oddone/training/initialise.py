@@ -33,6 +33,12 @@ def initial_network(
     name = settings.model.encoder_name
     if encoder is None and start is None and is_pretrained(name):
         encoder = pretrained_encoder(name)
+    part = settings.model.trained_part
+    if encoder is None and start is None and part != "all":
+        raise SettingsError(
+            f"model.trained_part={part!r} leaves the random weights of {name} as they are; choose "
+            f"a pretrained encoder such as efficientnet-lite0, start from another run, or train all"
+        )
     network = untrained_network(source, settings, encoder=encoder)
     if start is not None:
         _copy_weights(start, network, settings.model, source.images.shape[-1])

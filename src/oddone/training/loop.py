@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
 from oddone.errors import DivergedError
 from oddone.losses import count_unpaired
+from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.training.batches import (
     Batches,
@@ -31,9 +32,10 @@ from oddone.training.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
+from oddone.training.feature_batches import FeatureBatch, FeatureBatches
 from oddone.training.initialise import initial_network, untrained_network
 from oddone.training.objective import Rows, loss_of
-from oddone.training.optim import build_optimiser, learning_rate
+from oddone.training.optim import build_optimiser, learning_rate, set_learning_rate
 from oddone.training.run_directory import RunDirectory
 from oddone.training.settings import TrainSettings
 from oddone.training.two_threads import TwoThreadNetwork
@@ -77,6 +79,7 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     outliers: ImageSet | None = None,
     watch: Callable[[StepReport], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Train until the run's length is reached or `stop()` is true; resume at the last checkpoint.
 
@@ -101,6 +104,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
         Called after every step.
     stop
         Asked after every step.
+    progress
+        Called with how many images are encoded, where that is done once, before the first step.
 
     """
     check_source(source, settings)
@@ -116,6 +121,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
         else ExposedBatches.build(source, outliers, settings)
     )
     trainer = _Trainer.resume(network, batches, settings, run)
+    if trainer.share < 1:
+        trainer.encode_beforehand(progress)
     if start is not None and trainer.step == 0:
         trainer.save()  # to resume from, without `start`
     stopped = trainer.run_steps(watch, stop)
@@ -140,9 +147,9 @@ class _Trainer:
 
     settings: TrainSettings
     run: RunDirectory
-    batches: Batches | ExposedBatches
+    batches: Batches | ExposedBatches | FeatureBatches
     network: Network
-    optimiser: torch.optim.SGD
+    optimiser: torch.optim.Optimizer
     device: torch.device
     scaler: torch.amp.GradScaler
     step: int
@@ -157,6 +164,7 @@ class _Trainer:
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
         device = choose_device(settings.device)
+        network.freeze_all_but(settings.model.trained_part)
         network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimiser = build_optimiser(network, settings.optimiser)
         scaler = torch.amp.GradScaler(device.type, enabled=_autocast(settings, device) == "float16")
@@ -180,6 +188,17 @@ class _Trainer:
             progress.step,
             progress.seconds,
         )
+
+    def encode_beforehand(self, progress: Progress | None) -> None:
+        """Encode all views once, if only the head is trained and their features can be kept."""
+        batches = self.batches
+        if (
+            self.settings.model.trained_part == "head"
+            and isinstance(batches, Batches)
+            and FeatureBatches.fit_into_memory(batches, self.network.feature_dim)
+        ):
+            encoder = self.network.encoder.eval()
+            self.batches = FeatureBatches.encode(batches, encoder, self.device, progress)
 
     def run_steps(self, watch: Callable[[StepReport], None], stop: Callable[[], bool]) -> bool:
         """Train to the end, or until told to stop; return whether it was told to."""
@@ -224,8 +243,11 @@ class _Trainer:
         """How much of the run is done."""
         return self.settings.share_done(self.step, self.seconds, self.batches.steps_per_epoch)
 
-    def encode(self, network: Network, views: CroppedViews) -> Encoded:
-        """Return what the network, or its twin, makes of the views."""
+    def encode(self, network: Network, views: CroppedViews | Tensor) -> Encoded:
+        """Return what the network, or its twin, makes of the views, or of their features."""
+        if isinstance(views, Tensor):
+            assert network.head is not None  # noqa: S101  (`TrainSettings` see to that)
+            return Encoded(views, network.head(views))
         images = colour_views(views)
         with self._autocast():
             encoded: Encoded = network(images)
@@ -234,8 +256,7 @@ class _Trainer:
     def learn(self, encoded: Encoded, rows: Rows) -> StepReport:
         """Take one step against the gradient of the loss."""
         rate = learning_rate(self.settings.optimiser, self.share)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        set_learning_rate(self.optimiser, rate)
         generator = stream(self.settings.seed, "partners", self.step)
         loss = loss_of(self.network, encoded, rows, self.settings, generator=generator)
         self.check_finite(total := loss.total.item(), rate)
@@ -288,16 +309,16 @@ class _StepRunner:
 
     def next(self) -> StepReport:
         """Train for one step."""
-        views, rows = self.next_batch.result()
+        views, rows = self.next_batch.result()  # or their features
         encoded = (
             self.trainer.encode(self.trainer.network, views)
-            if self.two_threads is None
+            if self.two_threads is None or isinstance(views, Tensor)
             else self.two_threads(*views.halves())
         )
         self.next_batch = self._make_batch(self.trainer.step + 1)
         return self.trainer.learn(encoded, rows)
 
-    def _make_batch(self, step: int) -> Future[TrainBatch]:
+    def _make_batch(self, step: int) -> Future[TrainBatch | FeatureBatch]:
         return self.workers.submit(self.trainer.batches.make, step, self.trainer.device)
 
 

@@ -1,23 +1,52 @@
 """The optimiser, and how its learning rate follows the length of a run."""
 
 import math
+from typing import Any
 
 import torch
-from torch import nn
 
+from oddone.encoders import Network
 from oddone.training.settings import OptimiserSettings
 
+SECOND_BETA = 0.999
+"""The share of the squared gradients before that AdamW keeps."""
 
-def build_optimiser(network: nn.Module, settings: OptimiserSettings) -> torch.optim.SGD:
-    """Return SGD on every parameter of the network."""
+
+def build_optimiser(network: Network, settings: OptimiserSettings) -> torch.optim.Optimizer:
+    """Return an optimiser of all weights that are not frozen; those of the encoder are a group."""
+    encoder = {id(weight) for weight in network.encoder.parameters()}
+    trained = [weight for weight in network.parameters() if weight.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {
+            "params": [weight for weight in trained if (id(weight) in encoder) == in_encoder],
+            "share": settings.encoder_share if in_encoder else 1.0,
+        }
+        for in_encoder in (True, False)
+    ]
+    groups = [group for group in groups if group["params"]]
+    # Fused: one pass over the weights instead of one for every operation.
+    if settings.method == "adamw":
+        return torch.optim.AdamW(
+            groups,
+            lr=settings.learning_rate,
+            betas=(settings.momentum, SECOND_BETA),
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
     return torch.optim.SGD(
-        network.parameters(),
+        groups,
         lr=settings.learning_rate,
         momentum=settings.momentum,
         nesterov=settings.nesterov,
         weight_decay=settings.weight_decay,
-        fused=True,  # one pass over the weights instead of one for every operation
+        fused=True,
     )
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate; the encoder has its share of it."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["share"]
 
 
 def learning_rate(settings: OptimiserSettings, share: float) -> float:

@@ -11,6 +11,7 @@ from oddone.losses import MCLSettings
 from oddone.transforms import POSES, AugmentSettings, Rotations
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
+OptimiserMethod = Literal["sgd", "adamw"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 LENGTHS = ("epochs", "steps", "minutes")
@@ -42,10 +43,16 @@ class BatchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimiserSettings:
-    """SGD with momentum; the learning rate follows the length of the run."""
+    """How weights are changed; the learning rate follows the length of the run."""
 
+    method: OptimiserMethod = "sgd"
+    """SGD with momentum, or AdamW, which suits a new head on an encoder that stays as it is."""
     learning_rate: float = 1.2
+    encoder_share: float = 1.0
+    """The learning rate of the encoder as a share of that of everything else: less than 1 where the
+    encoder has learned from other images, and must not forget it."""
     momentum: float = 0.9
+    """The share of the gradients before that is kept: AdamW's first beta."""
     nesterov: bool = False
     weight_decay: float = 1e-6
     warm_up: float = 0.0
@@ -58,6 +65,20 @@ class OptimiserSettings:
             raise SettingsError(
                 f"optimiser.learning_rate={self.learning_rate}: choose a positive number"
                 f"{WITHOUT_TRAINING if self.learning_rate == 0 else ''}"
+            )
+        if self.method not in get_args(OptimiserMethod):
+            raise SettingsError(
+                f"optimiser.method={self.method!r}: choose one of "
+                f"{', '.join(get_args(OptimiserMethod))}"
+            )
+        if self.method == "adamw" and self.nesterov:
+            raise SettingsError(
+                "optimiser.nesterov is a way of SGD; set it to false, or optimiser.method='sgd'"
+            )
+        if not 0 < self.encoder_share <= 1:
+            raise SettingsError(
+                f"optimiser.encoder_share={self.encoder_share}: choose it above 0, up to 1; to "
+                f"leave the encoder as it is, set model.trained_part='head'"
             )
         if not 0 <= self.momentum < 1:
             raise SettingsError(f"optimiser.momentum={self.momentum}: choose it in 0..1, not 1")

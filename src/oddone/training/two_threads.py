@@ -42,7 +42,13 @@ class TwoThreadNetwork:
         parts = zip(*(flow.split(rows) for flow in given.values()), strict=True)
 
         def flow_back(half: Encoded, gradients: Sequence[Tensor]) -> None:
-            torch.autograd.backward([half[place] for place in given], gradients)
+            outputs: list[Tensor] = []
+            flows: list[Tensor] = []
+            for place, gradient in zip(given, gradients, strict=True):
+                if half[place].requires_grad:  # not the features of a frozen encoder
+                    outputs.append(half[place])
+                    flows.append(gradient)
+            torch.autograd.backward(outputs, flows)
 
         list(self.workers.map(flow_back, encoded, parts))
         self._share_statistics()
