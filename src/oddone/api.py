@@ -65,8 +65,9 @@ def fit(  # noqa: PLR0913  (all but one are choices with a default)
         What becomes the anomaly score, one of `oddone.selection.CANDIDATES` by name; by default
         the one that is best at classes that are left out.
     learn_head
-        Whether MCL trains a projection head on the features of rotated and mirrored images. It
-        tells unseen things that are close to a class apart better, and takes a few times as long.
+        Whether MCL trains a projection head on the features of rotated and mirrored images, in
+        whose space distances are measured. It takes minutes, and may help with unseen things that
+        are close to a class.
     false_alarms
         The share of normal images that may be called anomalous.
     per_class

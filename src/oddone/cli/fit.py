@@ -56,8 +56,8 @@ def fit(
     rule
         How images are scored, such as "energy"; by default what is best at left-out classes.
     learn_head
-        Train a projection head by MCL on rotated and mirrored images: better at unseen things that
-        are close to a class, and a few times as long.
+        Train a projection head by MCL on rotated and mirrored images and measure distances there:
+        takes minutes, and may help with unseen things that are close to a class.
     false_alarms
         The share of normal images that may be called anomalous.
     per_class
