@@ -28,6 +28,7 @@ from oddone.cli.training_progress import (
     fit_and_save_detector,
     train_with_progress,
 )
+from oddone.cli.training_quality import describe_quality
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
@@ -151,7 +152,11 @@ def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
         return EXIT_INTERRUPTED
     _say_result(outcome, run)
     if inputs.images.classes:
-        _say_what_is_next(fit_and_save_detector(run, inputs.images), run)
+        detector = fit_and_save_detector(run, inputs.images)
+        epochs = outcome.step / Batches(inputs.images, run.settings).steps_per_epoch
+        for sentence in describe_quality(detector, run, epochs):
+            say(sentence)
+        _say_what_is_next(detector, run)
     else:
         say("without labels there are no classes to measure distances to, so there is no detector")
     return 0
