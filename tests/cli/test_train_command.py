@@ -24,6 +24,7 @@ from oddone.cli.training_quality import describe_quality
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import load_network
+from oddone.metrics import auroc
 from oddone.presets import smoke
 from oddone.training import Outcome, RunDirectory
 from runs import tiny_source
@@ -468,3 +469,30 @@ def test_poor_quality_is_said_with_why_and_what_to_do(
     assert first == f"{accuracy:.1%} of 20 held-out images get the right label"
     assert len(advice) == len(expected)
     assert all(sentence.startswith(start) for sentence, start in zip(advice, expected, strict=True))
+
+
+def test_a_class_that_is_left_out_says_how_well_unseen_images_are_told(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    source, run = written(tmp_path / "tiny.npz", tiny_source(images=120)), tmp_path / "run"
+    words = ["train", source, "--out", str(run), *SMALL, "--leave-out", "class 1"]
+    code, printed, complained = run_oddone(*words)
+    assert code == 0, complained
+    detector = Detector.load(run)
+    assert detector.classes == ("class 0", "class 2")
+    assert detector.calibration is not None
+    unseen = tiny_source(images=120).images[1::3]
+    expected = auroc(detector.calibration.scores, detector(unseen).scores)
+    left_out = {"class": "class 1", "auroc": pytest.approx(expected), "images": 40}
+    assert detector.provenance["left_out"] == left_out
+    assert json.loads((run / "provenance.json").read_text())["left_out"] == left_out
+    assert "trained without the 40 images of 'class 1'" in printed
+    assert f"told from 8 held-out images with AUROC {expected:.1%}" in printed
+
+    code, printed, complained = run_oddone("train", "--resume", str(run), "--steps", "4")
+    assert code == 0, complained
+    assert Detector.load(run).classes == ("class 0", "class 2")
+    assert "told from 8 held-out images with AUROC" in printed
+    words = ["train", source, "--out", str(tmp_path / "none"), *SMALL, "--leave-out", "class 9"]
+    assert run_oddone(*words)[0] == 2
+    assert not (tmp_path / "none").exists()
