@@ -13,13 +13,15 @@ from torch import nn
 
 from oddone.data import ImageSet, load
 from oddone.data.arrays import resize_images
-from oddone.detector import Detector
+from oddone.detector import Calibration, Detector
 from oddone.device import choose_device
 from oddone.encoders import default_image_size, frozen_network, load_network
 from oddone.errors import DataError, SettingsError
+from oddone.metrics import accuracy
 from oddone.presets import cpu
 from oddone.progress import Progress
 from oddone.provenance import machine, now, versions
+from oddone.scoring import score_images
 from oddone.selection import Estimate, fit_frozen
 from oddone.training import (
     RunDirectory,
@@ -181,7 +183,8 @@ def fit_run(
 ) -> Detector:
     """Return the detector of a finished run, fitted to the images that the run was trained on.
 
-    It is calibrated on those that were held out. Where none were, it has no threshold.
+    It is calibrated on those that were held out, and its provenance says below "held_out" how many
+    there are and which share of them gets the right label. Where none were, it has no threshold.
     """
     if not run.finished:
         raise SettingsError(f"{run.path} is not finished; go on with oddone train --resume")
@@ -189,11 +192,18 @@ def fit_run(
     trained = load_network(run.encoder_path, encoder=encoder).to(choose_device(settings.device))
     split = split_held_out(source, settings)
     detector = Detector.fit(trained, source, indices=split.training, progress=progress)
-    detector = replace(detector, provenance=run.provenance)
     if len(split.held_out) == 0:
-        return detector
-    return detector.calibrate(
-        source, false_alarms=false_alarms, indices=split.held_out, progress=progress
+        return replace(detector, provenance=run.provenance)
+    verdicts = score_images(
+        detector, source, indices=split.held_out, progress=progress, description="calibrating"
+    )
+    quality: dict[str, Any] = {"images": len(verdicts)}
+    if len(source.classes) > 1:  # a single class is no label to guess
+        quality["accuracy"] = accuracy(verdicts.labels, source.labels[split.held_out])
+    return replace(
+        detector,
+        calibration=Calibration.of(verdicts.scores, false_alarms),
+        provenance={**run.provenance, "held_out": quality},
     )
 
 
@@ -208,8 +218,14 @@ def _train_in(
     if not run.finished:
         train_network(source, run.settings, run, encoder=encoder, watch=watch, progress=progress)
     detector = fit_run(run, source, encoder=encoder, false_alarms=false_alarms, progress=progress)
-    detector.save(run.detector_path)
+    keep_detector(run, detector)
     return detector
+
+
+def keep_detector(run: RunDirectory, detector: Detector) -> None:
+    """Save the detector of a run in its directory, and what it says of itself beside it."""
+    detector.save(run.detector_path)
+    run.rewrite_provenance(detector.provenance)
 
 
 def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:

@@ -20,10 +20,14 @@ from safetensors.torch import load_file
 
 from oddone import train as oddone_train
 from oddone.cli.train import _say_result
+from oddone.cli.training_quality import describe_quality
+from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.encoders import load_network
+from oddone.metrics import auroc
 from oddone.presets import smoke
 from oddone.training import Outcome, RunDirectory
+from runs import tiny_source
 
 ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
 SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]
@@ -414,3 +418,81 @@ def test_one_class_becomes_a_detector_that_says_normal_or_not(
         if words[0] == "evaluate":
             assert "with one class every image gets the label good" in printed
     assert json.loads(Path(evaluated).read_text())["accuracy"] is None
+
+
+def test_quality_on_held_out_images_is_told_and_kept(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    source, run = written(tmp_path / "tiny.npz", tiny_source(images=120)), tmp_path / "run"
+    words = ["train", source, "--out", str(run), "--preset", "smoke", "--held-out", "0.25"]
+    code, printed, complained = run_oddone(*words, "--steps", "60")
+    assert code == 0, complained
+    held_out = Detector.load(run).provenance["held_out"]
+    assert held_out == json.loads((run / "provenance.json").read_text())["held_out"]
+    assert held_out["images"] == 30
+    assert f"{held_out['accuracy']:.1%} of 30 held-out images get the right label" in printed
+    assert held_out["accuracy"] > 0.8
+    assert "that is" not in printed
+    code, printed, _ = run_oddone("train", source, "--out", str(tmp_path / "short"), *SMALL)
+    assert "each image was seen 0.2 times; train longer, oddone train --resume" in printed
+    assert f"fit a pretrained encoder, oddone fit {source} --out X.oddone" in printed
+
+
+def written(path: Path, source: ImageSet) -> str:
+    """Return the notation of a file with these images."""
+    images = source.images.transpose(0, 2, 3, 1)
+    np.savez(path, images=images, labels=source.labels, classes=np.array(source.classes))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "epochs", "images", "expected"),
+    [
+        (0.9, 50.0, 300, []),
+        (0.7, 50.0, 300, ["that is poor: train longer, or fit a pretrained encoder"]),
+        (0.7, 50.0, 30, ["that is poor: there are 10 images a class to learn from; add more"]),
+        (0.7, 3.0, 30, ["that is poor: each image was seen 3.0 times; train longer"]),
+        (0.9, 3.0, 300, ["that is little training: each image was seen 3.0 times"]),
+    ],
+)
+def test_poor_quality_is_said_with_why_and_what_to_do(
+    uncalibrated: Detector,
+    tmp_path: Path,
+    accuracy: float,
+    epochs: float,
+    images: int,
+    expected: list[str],
+) -> None:
+    about = {"held_out": {"images": 20, "accuracy": accuracy}, "data": {"images": images}}
+    detector = replace(uncalibrated, provenance=about)
+    first, *advice = describe_quality(detector, RunDirectory(tmp_path), epochs)
+    assert first == f"{accuracy:.1%} of 20 held-out images get the right label"
+    assert len(advice) == len(expected)
+    assert all(sentence.startswith(start) for sentence, start in zip(advice, expected, strict=True))
+
+
+def test_a_class_that_is_left_out_says_how_well_unseen_images_are_told(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    source, run = written(tmp_path / "tiny.npz", tiny_source(images=120)), tmp_path / "run"
+    words = ["train", source, "--out", str(run), *SMALL, "--leave-out", "class 1"]
+    code, printed, complained = run_oddone(*words)
+    assert code == 0, complained
+    detector = Detector.load(run)
+    assert detector.classes == ("class 0", "class 2")
+    assert detector.calibration is not None
+    unseen = tiny_source(images=120).images[1::3]
+    expected = auroc(detector.calibration.scores, detector(unseen).scores)
+    left_out = {"class": "class 1", "auroc": pytest.approx(expected), "images": 40}
+    assert detector.provenance["left_out"] == left_out
+    assert json.loads((run / "provenance.json").read_text())["left_out"] == left_out
+    assert "trained without the 40 images of 'class 1'" in printed
+    assert f"told from 8 held-out images with AUROC {expected:.1%}" in printed
+
+    code, printed, complained = run_oddone("train", "--resume", str(run), "--steps", "4")
+    assert code == 0, complained
+    assert Detector.load(run).classes == ("class 0", "class 2")
+    assert "told from 8 held-out images with AUROC" in printed
+    words = ["train", source, "--out", str(tmp_path / "none"), *SMALL, "--leave-out", "class 9"]
+    assert run_oddone(*words)[0] == 2
+    assert not (tmp_path / "none").exists()

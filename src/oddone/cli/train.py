@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Parameter
 
+from oddone.api import keep_detector
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
@@ -15,7 +17,7 @@ from oddone.cli.suited_settings import (
     with_suited_batch,
     with_suited_size,
 )
-from oddone.cli.terminal import counted, describe_threshold, say
+from oddone.cli.terminal import counted, describe_threshold, progress_with_warnings, say
 from oddone.cli.train_options import (
     ALIASES,
     DEFAULT_PRESET,
@@ -28,12 +30,16 @@ from oddone.cli.training_progress import (
     fit_and_save_detector,
     train_with_progress,
 )
+from oddone.cli.training_quality import describe_quality
 from oddone.data import ImageSet
+from oddone.data.image_set import split_off_class
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.files import ENCODER_NAME, file_or_in_run
+from oddone.metrics import auroc
 from oddone.presets import PRESETS
+from oddone.scoring import score_images
 from oddone.training import (
     Outcome,
     RunDirectory,
@@ -62,6 +68,7 @@ def train(
     resume: Path | None = None,
     start: Path | None = None,
     outliers: str | None = None,
+    leave_out: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
     strict: Annotated[bool, Parameter(negative=())] = False,
     preset: str | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
@@ -91,6 +98,9 @@ def train(
     outliers
         Images of no class, named like SOURCE, for outlier exposure: cross-entropy is to find all
         classes equally likely for them.
+    leave_out
+        A class to train without: at the end its images, which are then really unseen, say how well
+        such are told from the others.
     overwrite
         Replace the run directory if it exists.
     strict
@@ -120,11 +130,18 @@ def train(
     say_what_is_pretrained(settings)
     if start is None:
         settings = with_suited_size(settings, source)
-    images = _load_and_describe(source, settings.model.image_size, strict=strict)
+    loaded = _load_and_describe(source, settings.model.image_size, strict=strict)
+    images, left_out = loaded, None
+    if leave_out is not None:
+        images, left_out = split_off_class(loaded, leave_out)
+        say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
     check_source(images, settings)
     settings = with_suited_batch(settings, images, keep_batch=keep_batch)
-    provenance = provenance_of(source, images, settings, strict=strict)
+    provenance = provenance_of(source, loaded, settings, strict=strict)
+    if leave_out is not None:
+        provenance["left_out"] = {"class": leave_out}
     inputs, more = _load_the_rest(images, outliers, start, settings, strict=strict)
+    inputs = inputs._replace(left_out=left_out)
     provenance |= more
     run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
     with run.removed_unless_begun():
@@ -137,6 +154,8 @@ class TrainInputs(NamedTuple):
     images: ImageSet
     outliers: ImageSet | None
     start: TrainedNetwork | None
+    left_out: ImageSet | None = None
+    """The images of a class that is not trained on."""
 
 
 def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
@@ -151,10 +170,38 @@ def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
         return EXIT_INTERRUPTED
     _say_result(outcome, run)
     if inputs.images.classes:
-        _say_what_is_next(fit_and_save_detector(run, inputs.images), run)
+        detector = fit_and_save_detector(run, inputs.images)
+        epochs = outcome.step / Batches(inputs.images, run.settings).steps_per_epoch
+        if inputs.left_out is not None:
+            detector = _measure_left_out(detector, inputs.left_out, run)
+        for sentence in describe_quality(detector, run, epochs):
+            say(sentence)
+        _say_what_is_next(detector, run)
     else:
         say("without labels there are no classes to measure distances to, so there is no detector")
     return 0
+
+
+def _measure_left_out(detector: Detector, left_out: ImageSet, run: RunDirectory) -> Detector:
+    """Say how well the left-out class is told from held-out images; return a detector that knows.
+
+    It was trained, fitted and calibrated without that class, so this is what it is worth.
+    """
+    name = run.provenance["left_out"]["class"]
+    if detector.calibration is None:
+        say(f"no image was held out to compare {name!r} with, so its AUROC is not known")
+        return detector
+    with progress_with_warnings() as progress:
+        scores = score_images(detector, left_out, progress=progress, description=name).scores
+    told = auroc(detector.calibration.scores, scores)
+    say(
+        f"the {counted(len(left_out), 'image', 'images')} of {name!r}, which it has never seen, "
+        f"are told from {len(detector.calibration.scores):,} held-out images with AUROC {told:.1%}"
+    )
+    measured = {"class": name, "auroc": told, "images": len(left_out)}
+    detector = replace(detector, provenance={**detector.provenance, "left_out": measured})
+    keep_detector(run, detector)
+    return detector
 
 
 def _load_the_rest(
@@ -223,8 +270,12 @@ def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
     images = _load_unchanged(data, run, hint=moved)
     if data != provenance["data"]:
         run.rewrite_provenance({**provenance, "data": data})
-    outliers = provenance.get("outliers")
-    return TrainInputs(images, None if outliers is None else _load_unchanged(outliers, run), None)
+    left_out, outliers = None, None
+    if "left_out" in provenance:
+        images, left_out = split_off_class(images, provenance["left_out"]["class"])
+    if "outliers" in provenance:
+        outliers = _load_unchanged(provenance["outliers"], run)
+    return TrainInputs(images, outliers, None, left_out)
 
 
 def _load_unchanged(described: dict[str, Any], run: RunDirectory, *, hint: str = "") -> ImageSet:

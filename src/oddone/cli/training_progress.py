@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
-from oddone.api import fit_run
+from oddone.api import fit_run, keep_detector
 from oddone.cli.terminal import (
     describe_duration,
     line_every_ten_seconds,
@@ -77,7 +77,7 @@ def fit_and_save_detector(run: RunDirectory, images: ImageSet) -> Detector:
     """Fit and calibrate the detector of a finished run, and save it there."""
     with progress_with_warnings() as progress:
         detector = fit_run(run, images, progress=progress)
-    detector.save(run.detector_path)
+    keep_detector(run, detector)
     return detector
 
 

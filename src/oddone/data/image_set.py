@@ -1,13 +1,14 @@
 """ImageSet, which every data source becomes: images of one size, their labels and paths."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, did_you_mean
 
 SplitName = Literal["train", "test"]
 """The two parts that data sets such as CIFAR-10 come in."""
@@ -56,3 +57,33 @@ def check_indices(indices: np.ndarray, source: ImageSet) -> None:
             f"indices hold {outside[0]}, and the {len(source)} images are numbered from 0; "
             f"leave it out"
         )
+
+
+def split_off_class(source: ImageSet, name: str) -> tuple[ImageSet, ImageSet]:
+    """Return the images without those of a class, and those of that class, unlabelled."""
+    if name not in source.classes:
+        known = f"the classes are {', '.join(source.classes[:5])}"
+        hint = did_you_mean(name, source.classes, otherwise=known)
+        raise SettingsError(f"there is no class {name!r} to leave out; {hint}")
+    if len(source.classes) == 1:
+        raise SettingsError(f"{name!r} is the only class; leave out one of at least two")
+    label = source.classes.index(name)
+    classes = source.classes[:label] + source.classes[label + 1 :]
+    labels = source.labels - (source.labels > label)
+    chosen = source.labels == label
+    labels[chosen] = -1
+    others, left_out = (
+        replace(
+            source,
+            images=source.images[indices],
+            labels=labels[indices],
+            classes=names,
+            paths=[source.paths[index] for index in indices.tolist()],
+            fingerprint=hashlib.sha256(f"{source.fingerprint} {what} {name}".encode()).hexdigest(),
+        )
+        for indices, names, what in (
+            (np.flatnonzero(~chosen), classes, "without"),
+            (np.flatnonzero(chosen), (), "only"),
+        )
+    )
+    return others, left_out
