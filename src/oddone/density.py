@@ -161,7 +161,7 @@ class Gaussians:
                 f"n_poses={n_poses} does not divide the {n_groups} groups of the moments; pass the "
                 f"number of poses that the groups were numbered by"
             )
-        named = _Named(moments, names)
+        named = _Named(moments.count, moments.mean.shape[1], shrinkage, names)
         named.check_counts(1 if tied else 2)
         if tied:
             scatter = moments.scatter.sum(dim=0, keepdim=True)
@@ -195,7 +195,7 @@ class Gaussians:
             raise _not_finite(embeddings)
         for rows, members in zip(*parts, strict=True):
             scatter[0] += _gram(rows.double() - mean[members])
-        named = _Named(Moments(count, mean, scatter), names=None)
+        named = _Named(count, dim, shrinkage, names=None)
         named.check_counts(1)
         covariance = _shrunk(scatter / len(groups), count.sum(dim=0, keepdim=True), shrinkage)
         return Gaussians(mean, _whitening(covariance, named, tied=True))
@@ -343,22 +343,24 @@ def _has_dependent_dimension(
 class _Named:
     """The groups as errors speak of them."""
 
-    moments: Moments
+    count: Int64[Tensor, " groups"]
+    dim: int
+    shrinkage: Shrinkage
     names: Sequence[str] | None
 
     def __post_init__(self) -> None:
-        if self.names is not None and len(self.names) != len(self.moments.count):
+        if self.names is not None and len(self.names) != len(self.count):
             raise SettingsError(
-                f"{len(self.names)} names for {len(self.moments.count)} groups; pass one a group"
+                f"{len(self.names)} names for {len(self.count)} groups; pass one a group"
             )
 
     def describe(self, group: int) -> str:
         name = f"group {group}" if self.names is None else f"group {self.names[group]!r}"
-        count = int(self.moments.count[group])
+        count = int(self.count[group])
         return f"{name} has {count} image{'' if count == 1 else 's'}"
 
     def check_counts(self, needed: int) -> None:
-        short = (self.moments.count < needed).nonzero()[:, 0].tolist()
+        short = (self.count < needed).nonzero()[:, 0].tolist()
         if short:
             raise DataError(
                 f"{self.describe(short[0])} and a Gaussian needs at least {needed}"
@@ -366,16 +368,16 @@ class _Named:
             )
 
     def singular(self, singular: Tensor, *, tied: bool) -> DataError:
-        dim = self.moments.mean.shape[1]
         if tied:
-            total = int(self.moments.count.sum())
-            subject = f"the {len(self.moments.count)} groups together have {total} images"
+            total = int(self.count.sum())
+            subject = f"the {len(self.count)} groups together have {total} images"
         else:
             groups = singular.nonzero()[:, 0].tolist()
             subject = self.describe(groups[0]) + _and_others(groups)
+        otherwise = "" if self.shrinkage == "oas" else ", or fit with shrinkage='oas'"
         return DataError(
-            f"{subject}, whose covariance in {dim} dimensions is singular (too few images, or "
-            f"images all alike); add images, or fit with shrinkage='oas'"
+            f"{subject}, whose covariance in {self.dim} dimensions is singular (too few images, or "
+            f"images all alike); add images{otherwise}"
         )
 
 
