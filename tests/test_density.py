@@ -230,6 +230,75 @@ def test_tied_gaussians_share_the_covariance_around_their_own_means() -> None:
     torch.testing.assert_close(tied.mean, means)
 
 
+@given(st.integers(0, 1000), st.sampled_from([0.0, 0.3, "oas"]))
+def test_tied_gaussians_are_fitted_without_a_scatter_for_each_group(
+    seed: int, shrinkage: float | str
+) -> None:
+    embeddings, groups = clouds(seed=seed)
+    expected = Gaussians.fit(Moments.of(embeddings, groups, 3), shrinkage, tied=True)
+    gaussians = Gaussians.fit_tied(embeddings, groups, 3, shrinkage)
+    assert gaussians.whitening.shape == (1, 4, 4)
+    torch.testing.assert_close(gaussians.mean, expected.mean, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gaussians.whitening, expected.whitening, rtol=1e-9, atol=1e-9)
+
+
+def test_tied_gaussians_in_parts_equal_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    embeddings, groups = clouds()
+    at_once = Gaussians.fit_tied(embeddings, groups, 3)
+    distances = at_once.distances(embeddings)
+    monkeypatch.setattr("oddone.density.TIED_ROWS_AT_ONCE", 7)
+    in_parts = Gaussians.fit_tied(embeddings, groups, 3)
+    torch.testing.assert_close(in_parts.mean, at_once.mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(in_parts.whitening, at_once.whitening, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(at_once.distances(embeddings), distances, rtol=1e-12, atol=1e-12)
+
+
+def test_one_whitening_for_all_groups_measures_as_a_copy_for_each() -> None:
+    embeddings, groups = clouds()
+    shared = Gaussians.fit_tied(embeddings, groups, 3)
+    copied = Gaussians(shared.mean, shared.whitening.expand(3, 4, 4))
+    rows = torch.cat([embeddings, shared.mean])
+    distances = shared.distances(rows)
+    torch.testing.assert_close(distances, copied.distances(rows), rtol=1e-12, atol=1e-12)
+    assert torch.equal(distances[-3:].diagonal(), torch.zeros(3, dtype=torch.float64))
+    assert shared.distances(rows[:0]).shape == (0, 3)
+
+
+def test_one_whitening_serves_the_groups_of_all_poses() -> None:
+    embeddings, groups = clouds(rows=120, groups=6)
+    fitted = Gaussians.fit_tied(embeddings, groups, 6)
+    shared = Gaussians(fitted.mean, fitted.whitening, n_poses=2)
+    poses = torch.arange(120) % 2
+    every = shared.distances(embeddings).unflatten(1, (2, 3))
+    expected = every[torch.arange(120), poses]
+    torch.testing.assert_close(shared.pose_distances(embeddings, poses), expected)
+
+
+def test_tied_gaussians_far_from_the_origin_keep_their_digits() -> None:
+    near, groups = clouds()
+    far = near + 1e6
+    expected = Gaussians.fit_tied(near, groups, 3).distances(near)
+    distances = Gaussians.fit_tied(far, groups, 3).distances(far)
+    torch.testing.assert_close(distances, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_tied_gaussians_need_an_image_in_every_group_and_two_in_some() -> None:
+    embeddings, groups = clouds(rows=9, groups=3, dim=2)
+    alone = torch.tensor([0, 1, 2, 2, 2, 2, 2, 2, 2])
+    assert Gaussians.fit_tied(embeddings, alone, 3).distances(embeddings).isfinite().all()
+    with pytest.raises(DataError, match="group 3 has 0 images and a Gaussian needs at least 1"):
+        Gaussians.fit_tied(embeddings, groups, 4)
+    with pytest.raises(DataError, match="3 groups together have 3 images.* alike\\); add images$"):
+        Gaussians.fit_tied(embeddings[:3], torch.arange(3), 3)
+
+
+def test_tied_gaussians_count_the_embeddings_that_are_not_finite() -> None:
+    embeddings, groups = clouds()
+    embeddings[7, 1] = torch.nan
+    with pytest.raises(DataError, match="1 of 60 embeddings hold NaN or infinity"):
+        Gaussians.fit_tied(embeddings, groups, 3)
+
+
 def test_shrinkage_lets_a_group_have_fewer_images_than_dimensions() -> None:
     embeddings, groups = clouds(rows=15, dim=8)
     moments = Moments.of(embeddings, groups, 3)

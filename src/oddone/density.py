@@ -161,7 +161,7 @@ class Gaussians:
                 f"n_poses={n_poses} does not divide the {n_groups} groups of the moments; pass the "
                 f"number of poses that the groups were numbered by"
             )
-        named = _Named(moments.count, moments.mean.shape[1], names)
+        named = _Named(moments.count, moments.mean.shape[1], shrinkage, names)
         named.check_counts(1 if tied else 2)
         if tied:
             scatter = moments.scatter.sum(dim=0, keepdim=True)
@@ -195,7 +195,7 @@ class Gaussians:
             raise _not_finite(embeddings)
         for rows, members in zip(*parts, strict=True):
             scatter[0] += _gram(rows.double() - mean[members])
-        named = _Named(count, dim, names=None)
+        named = _Named(count, dim, shrinkage, names=None)
         named.check_counts(1)
         covariance = _shrunk(scatter / len(groups), count.sum(dim=0, keepdim=True), shrinkage)
         return Gaussians(mean, _whitening(covariance, named, tied=True))
@@ -345,6 +345,7 @@ class _Named:
 
     count: Int64[Tensor, " groups"]
     dim: int
+    shrinkage: Shrinkage
     names: Sequence[str] | None
 
     def __post_init__(self) -> None:
@@ -373,9 +374,10 @@ class _Named:
         else:
             groups = singular.nonzero()[:, 0].tolist()
             subject = self.describe(groups[0]) + _and_others(groups)
+        otherwise = "" if self.shrinkage == "oas" else ", or fit with shrinkage='oas'"
         return DataError(
             f"{subject}, whose covariance in {self.dim} dimensions is singular (too few images, or "
-            f"images all alike); add images, or fit with shrinkage='oas'"
+            f"images all alike); add images{otherwise}"
         )
 
 

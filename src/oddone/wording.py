@@ -82,7 +82,7 @@ def advise_on_estimate(detector: Detector, estimate: Mapping[str, Any]) -> str:
     found += f"cases ({estimate['images']:,} images)."
     per_class = estimate["images"] / len(detector.classes)
     if estimate["auroc"] >= GOOD_AUROC and estimate["accuracy"] >= GOOD_ACCURACY:
-        return f"{found} Things that are closer to a class than your classes are are harder."
+        return f"{found} Things that look more like a class than your other classes do are harder."
     why = (
         f"with {per_class:.0f} images a class, more images would help most"
         if per_class < ENOUGH_IMAGES

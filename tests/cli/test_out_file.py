@@ -1,5 +1,6 @@
 """The file of `--out`, for every command that writes one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def test_what_cannot_be_written_is_an_error_before_the_work(
 ) -> None:
     with pytest.raises(SettingsError, match=message):
         check_out_file(tmp_path / name, endings)
+
+
+def test_a_folder_that_may_not_be_written_to_is_an_error_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)  # root may write all
+    with pytest.raises(SettingsError, match=f"page.html: you may not write to {tmp_path}; choose"):
+        check_out_file(tmp_path / "page.html")
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:

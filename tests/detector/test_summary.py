@@ -6,6 +6,7 @@ import torch
 
 import oddone
 from oddone.detector import Detector
+from oddone.detector.rules import StandardisedRule
 from oddone.errors import ArtifactError
 from oddone.training import RunDirectory
 from runs import tiny_settings
@@ -34,6 +35,12 @@ def test_a_detector_without_threshold_and_provenance_says_so(detector: Detector)
     lines = repr(replace(detector, calibration=None)).splitlines()
     assert lines[1].endswith("; no threshold yet")
     assert lines[2] == "  provenance: unknown"
+
+
+def test_all_rules_that_make_the_score_are_named(detector: Detector) -> None:
+    rules = (StandardisedRule("distance", 3.0, 2.0), StandardisedRule("energy", 1.0, 2.0))
+    decision = repr(replace(detector, rules=rules)).splitlines()[1]
+    assert decision.startswith("  score: harmonic distance in the space of the head + energy; ")
 
 
 def test_thresholds_per_class_are_named_and_not_numbered(detector: Detector) -> None:

@@ -16,6 +16,7 @@ from oddone.cli.terminal import counted, describe_threshold, progress_with_warni
 from oddone.detector import Detector
 from oddone.encoders import check_installed, default_image_size
 from oddone.provenance import stated_estimate
+from oddone.selection.fit import candidate_by_name
 from oddone.wording import advise_on_estimate, describe_estimate
 
 app = App(name="fit")
@@ -67,6 +68,8 @@ def fit(
     """
     check_out_file(out)
     check_installed(encoder)
+    if rule is not None:
+        candidate_by_name(rule)  # before images are read for minutes
     size = default_image_size(encoder) if size is None else size
     images = load_images(source, size, strict=strict)
     say(
@@ -99,10 +102,15 @@ def fit(
 
 def _say_what_to_expect(detector: Detector, out: Path) -> None:
     estimate = stated_estimate(detector.provenance)
-    if estimate is None:
+    if estimate is None and len(detector.classes) == 1:
         say(
             f"one class, {detector.classes[0]!r}: the detector says whether an image is like those "
             f"it was shown. How well, only images of other things can tell: oddone evaluate"
+        )
+    elif estimate is None:
+        say(
+            "how well things that were never shown are told apart is not known, as with a class "
+            "left out too little remains to compare; oddone evaluate measures it"
         )
     else:
         say(describe_estimate(estimate))

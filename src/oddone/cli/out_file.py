@@ -1,5 +1,6 @@
 """The file of `--out`: checked before the long work, and written whole or not at all."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
         raise SettingsError(f"--out {out}: let the name end in {wanted}")
     if out.is_dir() or not out.parent.is_dir():
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
+    if not os.access(out.parent, os.W_OK):
+        raise SettingsError(f"--out {out}: you may not write to {out.parent}; choose another place")
 
 
 def write_out_file(out: Path, content: bytes) -> None:

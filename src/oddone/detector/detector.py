@@ -30,6 +30,7 @@ from oddone.detector.references import Neighbour, References
 from oddone.detector.rules import (
     Rule,
     StandardisedRule,
+    check_rules,
     energy_scores,
     neighbour_scores,
     sum_of_rules,
@@ -119,6 +120,9 @@ class Detector:
     """What gives the threshold and p-values; None: images are scored, not decided about."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the detector comes from: versions, command, data."""
+
+    def __post_init__(self) -> None:
+        check_rules(self.rules, has_probe=self.probe is not None)
 
     @staticmethod
     def fit(

@@ -36,7 +36,9 @@ def _encoder(detector: "Detector") -> str:
 
 
 def _decision(detector: "Detector") -> str:
-    score = f"score: {detector.fuse.__name__} distance in the space of the {detector.space}"
+    distance = f"{detector.fuse.__name__} distance in the space of the {detector.space}"
+    names = [distance if rule == "distance" else rule for rule, _, _ in detector.rules]
+    score = f"score: {' + '.join(names)}"
     calibration = detector.calibration
     if calibration is None:
         return f"{score}; no threshold yet"
