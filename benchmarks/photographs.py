@@ -42,7 +42,10 @@ import json, sys, time
 folder, encoder, size, learn_head, detector, seconds = sys.argv[1:]
 began = time.monotonic()
 import oddone
-oddone.fit(folder, encoder=encoder, image_size=int(size), learn_head=learn_head == "True").save(detector)
+fitted = oddone.fit(
+    folder, encoder=encoder, image_size=int(size), learn_head=learn_head == "True"
+)
+fitted.save(detector)
 open(seconds, "w").write(json.dumps([time.monotonic() - began, time.process_time()]))
 """
 """In a process of its own, with an empty cache: all that a user waits for, decoding included."""
