@@ -1,6 +1,8 @@
 """The linear probe: a linear classifier for each pose, on the encoder's features."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,16 +70,28 @@ class LinearProbe:
         return self.logits(features, poses).log_softmax(dim=2).mean(dim=0).softmax(dim=1)
 
 
-def _regression(
-    rows: Float[np.ndarray, "rows dim"], labels: Int[np.ndarray, " rows"]
-) -> LogisticRegression:
+@contextmanager
+def quiet_regressions() -> Iterator[None]:
+    """Let scikit-learn use one thread, and warn of nothing.
+
+    Both are settings of the whole process. Who fits probes in several threads sets them around all
+    of these, or one thread may restore what another has set.
+    """
     # The matrices are small; a second thread helps little, and beside a busy program waits long.
     with threadpool_limits(1), warnings.catch_warnings():
         # What the last steps would still change does not change a label.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # The gradient of a class is a mean over all rows, so the more classes, the smaller it is:
-        # of 500 classes in 1,280 dimensions it is below 1e-4 before the first step. (The cost of
-        # 500 classes of 2 images: 3 s of a core, and `oddone fit` fits 16 times.)
-        tolerance = TOLERANCE * min(1.0, 100 / len(np.unique(labels)))
-        regression = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=STEPS, tol=tolerance)
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
+        yield
+
+
+def _regression(
+    rows: Float[np.ndarray, "rows dim"], labels: Int[np.ndarray, " rows"]
+) -> LogisticRegression:
+    # The gradient of a class is a mean over all rows, so the more classes, the smaller it is: of
+    # 500 classes in 1,280 dimensions it is below 1e-4 before the first step. (The cost of 500
+    # classes of 2 images: 3 s of a core, and `oddone fit` fits 16 times.)
+    tolerance = TOLERANCE * min(1.0, 100 / len(np.unique(labels)))
+    regression = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=STEPS, tol=tolerance)
+    with quiet_regressions():
         return regression.fit(rows, labels)

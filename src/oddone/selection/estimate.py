@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from oddone.detector.probe import quiet_regressions
 from oddone.detector.rules import Rule, StandardisedRule, sum_of_rules
 from oddone.device import map_in_threads
 from oddone.errors import DataError
@@ -79,7 +80,8 @@ def score_folds(
             labels[left_out],
         )
 
-    scores = map_in_threads(score, folds, torch.device("cpu"))
+    with quiet_regressions():
+        scores = map_in_threads(score, folds, torch.device("cpu"))
     return [fold for fold in scores if fold is not None]
 
 
