@@ -187,7 +187,7 @@ def _median_side(listing: Listing) -> float:
     step = max(1, -(-len(listing.files) // SAMPLE))
     with without_warnings():
         sides = [shorter_side(listing.root / file.name) for file in listing.files[::step]]
-    return median([side for side in sides if side is not None] or [0])
+    return float(median([side for side in sides if side is not None] or [0]))
 
 
 def _check_every_class(image_set: ImageSet, root: Path) -> None:
