@@ -60,14 +60,18 @@ def assert_unchanged(module: nn.Module, before: tuple[dict[str, Tensor], object,
     assert all(torch.equal(after[0][name], tensor) for name, tensor in before[0].items())
 
 
-def test_the_embeddings_of_a_frozen_network_are_its_unit_features_seen_from_a_mean() -> None:
+def test_the_embeddings_of_a_frozen_network_are_the_directions_of_its_features_from_a_mean() -> (
+    None
+):
     encoder = OwnPretrained()
     frozen = frozen_network(encoder, 16, CLASSES, "data")
     features, embeddings = frozen.network(images())
     torch.testing.assert_close(features, encoder.eval()(images()))
     torch.testing.assert_close(embeddings, normalize(features, dim=1))
-    frozen.network.head.mean.copy_(embeddings[0])
-    torch.testing.assert_close(frozen.network(images()).embeddings, embeddings - embeddings[0])
+    mean = embeddings[0] / 2
+    frozen.network.head.mean.copy_(mean)
+    expected = normalize(embeddings - mean, dim=1)
+    torch.testing.assert_close(frozen.network(images()).embeddings, expected)
     assert (frozen.network.feature_dim, frozen.embedding_dim) == (5, 5)
     assert (frozen.rotations, frozen.classes, frozen.image_size) == ("none", CLASSES, 16)
     assert frozen.data_fingerprint == "data"
