@@ -60,7 +60,7 @@ def test_the_version_is_told(run_oddone: Run) -> None:
     ("words", "message"),
     [
         ("dat", "unknown command 'dat'; did you mean 'data'?"),
-        ("frobnicate", "unknown command 'frobnicate'; the commands are data, train"),
+        ("frobnicate", "unknown command 'frobnicate'; the commands are data, fit"),
         ("data lst", 'Did you mean "list"?'),
         ("data fix a b --cont 3", "Unknown option: --cont. Did you mean --count?"),
         ("data fix a b --count three", 'unable to convert "three" into int'),

@@ -391,8 +391,8 @@ class Detector:
     def _measure(self, images: Images) -> _Measured:
         batch = to_batch(images, self.image_size)
         self.embedder.check(batch)
-        at_once = max(1, self.batch_size // 2)  # as two batches are in work at a time
-        parts = map_in_threads(self._measure_batch, batch.split(at_once), self.embedder.device)
+        passes = batch.split(self.embedder.images_per_pass)
+        parts = map_in_threads(self._measure_batch, passes, self.embedder.device)
         return _Measured(
             torch.cat([part.scores for part in parts]),
             torch.cat([part.distances for part in parts], dim=1).cpu(),

@@ -19,8 +19,12 @@ Space = Literal["head", "features"]
 """Where views are compared: the output of the head (embeddings), or that of the encoder."""
 Pixels = UInt8[Tensor, "images 3 height width"] | Float[Tensor, "images 3 height width"]
 
-# How many pixels of views the network sees at a time: 1,024 views of 32 x 32.
+# How many pixels of views are in work at a time: 1,024 views of 32 x 32, or 10 of 224 x 224. The
+# networks for large images make more of each pixel; with fewer at a time they take less memory,
+# and less time too, as more of it stays in the processor's cache.
 PIXELS_AT_ONCE = 2**20
+PIXELS_OF_LARGE_IMAGES_AT_ONCE = 2**19
+LARGEST_SMALL_IMAGE = 64
 
 
 class EmbeddedViews(NamedTuple):
@@ -66,7 +70,14 @@ class ViewEmbedder:
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
-        return max(1, PIXELS_AT_ONCE // (len(self.views) * self.trained.image_size**2))
+        size = self.trained.image_size
+        pixels = PIXELS_AT_ONCE if size <= LARGEST_SMALL_IMAGE else PIXELS_OF_LARGE_IMAGES_AT_ONCE
+        return max(1, pixels // (len(self.views) * size**2))
+
+    @property
+    def images_per_pass(self) -> int:
+        """How many images go through the network together: half, as two passes run at a time."""
+        return max(1, self.batch_size // 2)
 
     def to(self, device: torch.device | str) -> "ViewEmbedder":
         """Return the embedder on another device; this one stays where it is."""
@@ -86,7 +97,7 @@ class ViewEmbedder:
 
     def embed(self, images: Pixels) -> EmbeddedViews:
         """Return the embeddings of all views of any number of images."""
-        batches = torch.split(images, self.batch_size)
+        batches = torch.split(images, self.images_per_pass)
         return EmbeddedViews.concatenate(map_in_threads(self, batches, self.device))
 
     def prepare(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:

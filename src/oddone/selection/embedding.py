@@ -72,7 +72,7 @@ def _embed(
         features,
         source,
         size=embedder.trained.image_size,
-        batch_size=2 * embedder.batch_size,  # two are in work at a time
+        batch_size=4 * embedder.batch_size,  # so that both threads have work to the end
         indices=indices,
         progress=described(progress, "embedding"),
     )
