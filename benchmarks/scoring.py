@@ -2,7 +2,7 @@
 
 The bare network turns views that are ready into embeddings, a batch after the other, with all of
 torch's threads; the detector also makes the views from bytes, measures distances, fuses them, and
-gives labels. It scores two batches side by side (docs/decisions/0009).
+gives labels. It scores a batch on each core, side by side (docs/decisions/0009).
 """
 
 import os

@@ -2,7 +2,7 @@
 
 The bare network runs forward and backward on tensors that are ready, all rows at once, with all of
 torch's threads; the step also picks, rotates, crops and colours its images, computes the MCL loss
-and updates the weights. It takes the rows in two halves (docs/decisions/0009).
+and updates the weights. It takes the rows in parts (docs/decisions/0009).
 """
 
 import os

@@ -39,15 +39,16 @@ def map_in_threads(
 ) -> list[Result]:
     """Return what the function makes of each batch, in order.
 
-    On a CPU two threads take one batch each. That is faster than one batch at a time on all
-    threads, because torch then has to wait for all of them in every operation
-    (docs/decisions/0009-two-threads.md).
+    On a CPU each thread takes one batch. That is faster than one batch at a time on all threads,
+    because torch then has to wait for all of them in every operation
+    (docs/decisions/0009-rows-in-parts.md).
     """
     threads = torch.get_num_threads()
-    if device.type != "cpu" or threads < 2 or len(batches) < 2:
+    n_workers = min(threads, len(batches)) if device.type == "cpu" else 1
+    if n_workers < 2:
         return [function(batch) for batch in batches]
     with ThreadPoolExecutor(
-        2, initializer=torch.set_num_threads, initargs=(threads // 2,)
+        n_workers, initializer=torch.set_num_threads, initargs=(threads // n_workers,)
     ) as workers:
         return list(workers.map(function, batches))
 

@@ -65,7 +65,7 @@ def cpu() -> TrainSettings:
         minutes=10.0,
         loss=MCLSettings(temperature=0.1, alpha=0.1, beta=5.0),
         model=ModelSettings(encoder_name="resnet10-w16", head_hidden=512, head_dim=128),
-        batch=BatchSettings(images=128, poses_per_image=1, two_threads=True),
+        batch=BatchSettings(images=128, poses_per_image=1, parts=2),
         optimiser=OptimiserSettings(learning_rate=0.06, nesterov=True, warm_up=0.05),
         augment=AugmentSettings(crop_scale=(0.4, 1.0)),
     )
@@ -130,7 +130,7 @@ def smoke() -> TrainSettings:
         steps=20,
         loss=MCLSettings(alpha=0.3),
         model=ModelSettings(encoder_name="resnet10-w16", head_hidden=64, head_dim=32),
-        batch=BatchSettings(images=32, poses_per_image=1, two_threads=True),
+        batch=BatchSettings(images=32, poses_per_image=1, parts=2),
         optimiser=OptimiserSettings(learning_rate=0.05),
         augment=AugmentSettings(crop_scale=(0.4, 1.0)),
     )

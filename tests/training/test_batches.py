@@ -72,12 +72,18 @@ def test_a_step_is_the_same_whoever_asks_for_it() -> None:
     assert images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_the_halves_of_a_step_are_its_two_views_of_every_image() -> None:
+def test_two_parts_of_a_step_are_its_two_views_of_every_image() -> None:
     batches = Batches(tiny_source(), tiny_settings())
-    whole, halves = colour_views(batches.make(5, CPU).views), batches.make(5, CPU).views.halves()
-    first, second = map(colour_views, halves)
+    whole, parts = colour_views(batches.make(5, CPU).views), batches.make(5, CPU).views.parts(2)
+    first, second = map(colour_views, parts)
     torch.testing.assert_close(torch.cat([first, second]), whole)
     assert batches.rows(5).parents.tolist() == 2 * list(range(12))
+
+
+@pytest.mark.parametrize(("wanted", "rows"), [(5, [4, 5, 5, 5, 5]), (100, [2] * 12), (1, [24])])
+def test_no_part_has_less_than_two_rows(wanted: int, rows: list[int]) -> None:
+    views = Batches(tiny_source(), tiny_settings()).make(0, CPU).views
+    assert [len(part.views) for part in views.parts(wanted)] == rows
 
 
 def test_cross_entropy_sees_one_view() -> None:
@@ -166,14 +172,14 @@ def grey_outliers(images: int = 30) -> ImageSet:
 def test_a_step_sees_as_many_outliers_as_images_rotated_and_augmented_alike(
     poses_per_image: int,
 ) -> None:
-    settings = exposed(batch=BatchSettings(images=12, poses_per_image=poses_per_image))
+    settings = exposed(batch=BatchSettings(images=12, poses_per_image=poses_per_image, parts=2))
     normal = Batches(tiny_source(), settings).make(3, CPU)
     views, rows = ExposedBatches.build(tiny_source(), grey_outliers(), settings).make(3, CPU)
     images = colour_views(views)
     half = 12 * poses_per_image
     outlying = rows.labels == -1
     assert outlying.sum() == half
-    assert outlying[:half].sum() == half // 2  # in either half of the rows alike
+    assert outlying[:half].sum() == half // 2  # in both parts of the rows alike
     order = rows.parents[~outlying].argsort()
     torch.testing.assert_close(images[~outlying][order], colour_views(normal.views))
     assert torch.equal(rows.labels[~outlying][order], normal.rows.labels)

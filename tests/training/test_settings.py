@@ -64,7 +64,7 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
         ("steps = 1" + "0" * 5000, "is not TOML"),
         ("steps = " + "[" * 5000, "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
-        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, two_threads"),
+        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, parts"),
     ],
 )
 def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, message: str) -> None:
@@ -91,7 +91,7 @@ def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, mess
         ("[[loss]]", "loss=[{}]: choose a table"),
         ("batch = 3", "batch=3: choose a table"),
         ("[batch]\nimages = 2.5", "batch.images=2.5: choose a whole number"),
-        ("[batch]\ntwo_threads = 1", "batch.two_threads=1: choose true or false"),
+        ("[batch]\nparts = 1.5", "batch.parts=1.5: "),
         ("[batch]\nposes_per_image = true", "batch.poses_per_image=True: choose 1 or 4"),
         ("[batch]\nposes_per_image = 4.0", "batch.poses_per_image=4.0: choose 1 or 4"),
         ('[loss]\ntemperature = "hot"', "loss.temperature='hot': choose a number"),

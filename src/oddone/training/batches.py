@@ -153,9 +153,9 @@ class ExposedBatches:
         )
         first = len(normal.rows.labels)
         parents[first:] += first  # no outlier has a normal parent
-        # Every other row first: as many outliers then are in either half (see two_threads.py).
-        order = torch.arange(len(labels), device=device)
-        order = torch.cat([order[::2], order[1::2]])
+        # Dealt out like cards: as many outliers then are in every part (see parts.py).
+        order, n_parts = torch.arange(len(labels), device=device), self.normal.settings.batch.parts
+        order = torch.cat([order[part::n_parts] for part in range(n_parts)])
         views = (normal.views + outliers.views).take(order)
         return TrainBatch(views, Rows(labels[order], poses[order], parents[order]))
 

@@ -36,9 +36,9 @@ from oddone.training.feature_batches import FeatureBatch, FeatureBatches
 from oddone.training.initialise import initial_network, untrained_network
 from oddone.training.objective import Rows, loss_of
 from oddone.training.optim import build_optimiser, learning_rate, set_learning_rate
+from oddone.training.parts import NetworkInParts
 from oddone.training.run_directory import RunDirectory
 from oddone.training.settings import TrainSettings
-from oddone.training.two_threads import TwoThreadNetwork
 from oddone.transforms import CroppedViews
 
 
@@ -221,18 +221,18 @@ class _Trainer:
 
     @contextmanager
     def _worker_threads(self) -> Iterator[ThreadPoolExecutor]:
-        """Yield threads that make batches and, with two of them, take a half of the rows each.
+        """Yield threads that make batches and, if rows go in parts, take a part of them each.
 
         Torch's own threads are shared out among them meanwhile.
         """
-        threads, in_two = torch.get_num_threads(), self.settings.batch.two_threads
-        # One core, or a GPU, does one thing after the other: two threads would be in its way.
-        n_workers = min(2, threads) if in_two and self.device.type == "cpu" else 1
-        threads_each = threads // n_workers if in_two else 1
+        threads, n_parts = torch.get_num_threads(), self.settings.batch.parts
+        # A GPU does one thing after the other: several threads would be in its way.
+        n_workers = min(n_parts, threads) if self.device.type == "cpu" else 1
+        threads_each = threads // n_workers if n_parts > 1 else 1
         with ThreadPoolExecutor(
             n_workers, initializer=torch.set_num_threads, initargs=(threads_each,)
         ) as workers:
-            torch.set_num_threads(threads_each if in_two else threads)
+            torch.set_num_threads(threads_each if n_parts > 1 else threads)
             try:
                 yield workers
             finally:
@@ -300,9 +300,10 @@ class _StepRunner:
     def __init__(self, trainer: _Trainer, workers: ThreadPoolExecutor) -> None:
         self.trainer = trainer
         self.workers = workers
-        self.two_threads = (
-            TwoThreadNetwork(trainer.network, trainer.encode, workers)
-            if trainer.settings.batch.two_threads
+        n_parts = trainer.settings.batch.parts
+        self.in_parts = (
+            NetworkInParts(trainer.network, trainer.encode, workers, n_parts)
+            if n_parts > 1
             else None
         )
         self.next_batch = self._make_batch(trainer.step)
@@ -312,8 +313,8 @@ class _StepRunner:
         views, rows = self.next_batch.result()  # or their features
         encoded = (
             self.trainer.encode(self.trainer.network, views)
-            if self.two_threads is None or isinstance(views, Tensor)
-            else self.two_threads(*views.halves())
+            if self.in_parts is None or isinstance(views, Tensor)
+            else self.in_parts(views.parts(len(self.in_parts.networks)))
         )
         self.next_batch = self._make_batch(self.trainer.step + 1)
         return self.trainer.learn(encoded, rows)

@@ -27,9 +27,10 @@ class BatchSettings:
     """Source images a step."""
     poses_per_image: Literal[1, 4] = 4
     """Whether a batch holds all four poses of each image, as in the paper, or one at random."""
-    two_threads: bool = False
-    """Whether two threads take half of the rows each through the network: faster for small
-    networks on a CPU. Batch norm then sees one half at a time."""
+    parts: int = 1
+    """In how many parts the rows go through the network, side by side on a CPU's cores: faster for
+    small networks. Batch norm sees one part at a time, so this changes the result a little, and the
+    number of cores does not."""
 
     def __post_init__(self) -> None:
         if self.images < 2:
@@ -38,6 +39,11 @@ class BatchSettings:
             raise SettingsError(
                 f"batch.poses_per_image={self.poses_per_image}: choose 4 (every pose of each "
                 f"image) or 1 (one pose at random)"
+            )
+        if not 1 <= self.parts <= self.images:
+            raise SettingsError(
+                f"batch.parts={self.parts}: choose 1 (all rows at once) to batch.images="
+                f"{self.images}"
             )
 
 
@@ -171,9 +177,9 @@ class TrainSettings:
                 "model.head_dim=None: a network without a head is not trained; choose a number, "
                 "such as 128, or fit a detector to the encoder as it is"
             )
-        if self.compile and self.batch.two_threads:
+        if self.compile and self.batch.parts > 1:
             raise SettingsError(
-                "compile and batch.two_threads cannot go together; set batch.two_threads=False"
+                f"compile and batch.parts={self.batch.parts} cannot go together; set batch.parts=1"
             )
         if self.checkpoint_seconds < 0:
             raise SettingsError(

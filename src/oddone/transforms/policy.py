@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -72,10 +73,11 @@ class CroppedViews(NamedTuple):
         """Return some of the views."""
         return CroppedViews(self.views[rows], self.jitter.take(rows), self.greyed[rows])
 
-    def halves(self) -> "tuple[CroppedViews, CroppedViews]":
-        """Return the first half of the views, and the second."""
-        middle = (len(self.views) + 1) // 2
-        return self.take(slice(middle)), self.take(slice(middle, None))
+    def parts(self, number: int) -> "list[CroppedViews]":
+        """Return the views in so many parts, or in fewer, so that none has less than two."""
+        number = max(1, min(number, len(self.views) // 2))
+        ends = [len(self.views) * end // number for end in range(number + 1)]
+        return [self.take(slice(start, end)) for start, end in pairwise(ends)]
 
     def __add__(self, other: "CroppedViews") -> "CroppedViews":  # type: ignore[override]
         """Return the views of both."""
