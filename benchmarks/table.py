@@ -74,7 +74,8 @@ def rules_table() -> str:
         estimates = row["estimates_of_other_rules"] | {row["rule"]: row["estimated_auroc"]}
         cells = [
             f"{'**' if name == row['rule'] else ''}{row['rules'][name]['auroc']:.1%}"
-            f"{'**' if name == row['rule'] else ''} ({estimates[name]:.1%})"
+            f"{'**' if name == row['rule'] else ''}"
+            f"{f' ({estimates[name]:.1%})' if name in estimates else ''}"
             for name in names
         ]
         table.append(f"| {_encoder_name(row)} | {' | '.join(cells)} |")

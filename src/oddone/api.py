@@ -65,7 +65,7 @@ def fit(  # noqa: PLR0913  (all but one are choices with a default)
         for a module of your own what `oddone.load` chooses.
     rule
         What becomes the anomaly score, one of `oddone.selection.CANDIDATES` by name; by default
-        the one that is best at classes that are left out.
+        the one that is best at classes that are left out, and with `learn_head` the distance.
     learn_head
         Whether MCL trains a projection head on the features of rotated and mirrored images, in
         whose space distances are measured. It takes minutes, and may help with unseen things that

@@ -175,8 +175,9 @@ def test_a_head_may_be_learned_on_the_features(
     known: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oddone.selection.head.STEPS", 3)
-    detector = flatten(some(known, 30, 4), learn_head=True, rule="distance", false_alarms=0.2)
+    detector = flatten(some(known, 30, 4), learn_head=True, false_alarms=0.2)
     assert detector.embedder.trained.embedding_dim == 128
+    assert [rule.rule for rule in detector.rules] == ["distance"]
     detector.save(tmp_path / "a.oddone")
     loaded = Detector.load(tmp_path / "a.oddone", encoder=nn.Flatten())
     assert torch.equal(loaded(known.images[:9]).scores, detector(known.images[:9]).scores)

@@ -55,7 +55,8 @@ def fit(
     size
         Height and width of the images that the encoder sees; by default what suits it.
     rule
-        How images are scored, such as "energy"; by default what is best at left-out classes.
+        How images are scored, such as "energy"; by default what is best at left-out classes, and
+        with --learn-head the distance.
     learn_head
         Train a projection head by MCL on rotated and mirrored images and measure distances there:
         takes minutes, and may help with unseen things that are close to a class.

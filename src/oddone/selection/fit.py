@@ -71,7 +71,8 @@ def fit_frozen(
     source
         Labelled images.
     rule
-        The name of one of `CANDIDATES`; by default the one that is best at left-out classes.
+        The name of one of `CANDIDATES`; by default the one that is best at left-out classes, and
+        with a head that was learned the distance.
     learn_head
         Whether MCL trains a head on the features of rotated and mirrored images, eight of each, to
         measure distances in.
@@ -91,6 +92,8 @@ def fit_frozen(
     indices = training_indices(trained, source, None)
     labels = torch.from_numpy(source.labels)
     _check_counts(source)
+    if learn_head and rule is None:
+        rule = "distance"  # what the head is for: leaving classes out would not see its worth
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
     embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
     features = embed_once(embedder, source, indices, progress=progress)
