@@ -5,7 +5,7 @@ import pytest
 import torch
 from comparing import assert_same_weights, begun, losses, train_until
 
-from oddone.encoders import TrainedNetwork, load_network
+from oddone.encoders import PoolNet, TrainedNetwork, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.training import StepReport, TrainSettings, train_network
 from oddone.training.checkpoint import newest_checkpoint
@@ -141,3 +141,22 @@ def test_an_encoder_of_the_users_own_can_be_fine_tuned(tmp_path: Path) -> None:
     assert torch.equal(ours.encoder[0].weight, network.encoder[0].weight)
     with pytest.raises(SettingsError, match="choose the same model.encoder_name \\(or encoder\\)"):
         train_network(source, settings, begun(tmp_path / "run", settings), start=start)
+
+
+def test_a_new_poolnet_whitens_the_images_that_are_trained_on() -> None:
+    model = replace(tiny_settings().model, encoder_name="poolnet")
+    settings, source = tiny_settings(model=model), tiny_source(size=16)
+    network, same = (initial_network(source, settings) for _ in range(2))
+    assert isinstance(network.encoder, PoolNet)
+    images = torch.from_numpy(source.images).float() / 255
+    outputs = network.encoder.patches(images).transpose(0, 1).flatten(1)
+    assert outputs.std(dim=1).min() > 0.5
+    assert outputs.std(dim=1).max() < 1.1
+    assert torch.equal(network.encoder.patches.weight, same.encoder.patches.weight)
+
+
+def test_a_poolnet_of_the_users_own_keeps_its_filters() -> None:
+    own = PoolNet()
+    network = initial_network(tiny_source(size=16), tiny_settings(), encoder=own)
+    assert isinstance(network.encoder, PoolNet)
+    assert torch.equal(network.encoder.patches.weight, own.patches.weight)

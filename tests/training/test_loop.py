@@ -302,3 +302,17 @@ def test_an_encoder_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: P
     loaded = load_network(whole.encoder_path, encoder=own_encoder()).network.encoder
     assert loaded[2].weight is loaded[4].weight
     assert not torch.equal(loaded[2].weight, own_encoder()[2].weight)
+
+
+def test_muon_and_a_poolnet_stopped_and_resumed_equal_never_stopped(tmp_path: Path) -> None:
+    settings = tiny_settings(
+        objective="cross-entropy",
+        optimiser=OptimiserSettings(method="muon", learning_rate=0.1, momentum=0.6),
+        model=replace(tiny_settings().model, encoder_name="poolnet"),
+    )
+    whole, parts = begun(tmp_path / "whole", settings), begun(tmp_path / "parts", settings)
+    train_network(tiny_source(), settings, whole)
+    train_until(3, tiny_source(), parts)
+    assert train_network(tiny_source(), settings, parts).finished
+    assert_same_weights(whole, parts)
+    assert losses(whole) == losses(parts)

@@ -12,6 +12,7 @@ from oddone.encoders.network import (
     projection_head,
 )
 from oddone.encoders.network_file import load_network, save_network
+from oddone.encoders.poolnet import PoolNet
 from oddone.encoders.pretrained import (
     check_installed,
     default_image_size,
@@ -27,6 +28,7 @@ __all__ = [
     "Encoded",
     "ModelSettings",
     "Network",
+    "PoolNet",
     "ResNet",
     "TrainedNetwork",
     "build_encoder",

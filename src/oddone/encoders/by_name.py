@@ -11,6 +11,7 @@ from oddone.encoders.efficientnet_lite import (
     efficientnet_lite1,
     efficientnet_lite2,
 )
+from oddone.encoders.poolnet import PoolNet
 from oddone.encoders.resnet import Stem, resnet10, resnet18, resnet34, resnet50
 from oddone.encoders.transformers_encoder import PREFIX
 from oddone.encoders.transformers_folder import load_transformers_encoder
@@ -30,6 +31,7 @@ ENCODERS: dict[str, Callable[[int], nn.Module]] = {
     "resnet50": lambda image_size: resnet50(stem_for(image_size)),
     "resnet10-w32": lambda _image_size: resnet10(32),
     "resnet10-w16": lambda _image_size: resnet10(16),
+    "poolnet": lambda _image_size: PoolNet(),
     "efficientnet-lite0": lambda _image_size: efficientnet_lite0(),
     "efficientnet-lite1": lambda _image_size: efficientnet_lite1(),
     "efficientnet-lite2": lambda _image_size: efficientnet_lite2(),

@@ -20,7 +20,7 @@ from oddone.files import write_tensors
 
 KEPT = 2
 OPTIMISER_STATE = ("momentum_buffer", "exp_avg", "exp_avg_sq", "step")
-"""What SGD or AdamW keeps for each weight."""
+"""What SGD, Muon or AdamW keeps for each weight."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """The weights that a run begins with: drawn by its seed, pretrained, or of another network."""
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from oddone.data import ImageSet
 from oddone.encoders import (
     ModelSettings,
     Network,
+    PoolNet,
     TrainedNetwork,
     build_network,
     is_pretrained,
@@ -15,7 +18,11 @@ from oddone.encoders import (
 from oddone.encoders.network_file import mismatched_weights
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
+from oddone.training.batches import split_held_out
 from oddone.training.settings import TrainSettings
+
+PIXELS_TO_WHITEN = 2**19
+"""Of how many pixels' neighbourhoods the first layer of a PoolNet is made."""
 
 
 def initial_network(
@@ -28,7 +35,8 @@ def initial_network(
     """Return a new network with weights that follow from the seed.
 
     A pretrained encoder has the weights that it comes with, and a copy of one of the user's
-    own has its weights. With `start`, encoder and head have the weights of that network.
+    own has its weights. With `start`, encoder and head have the weights of that network. The first
+    layer of a new PoolNet whitens the images that are trained on.
     """
     name = settings.model.encoder_name
     if encoder is None and start is None and is_pretrained(name):
@@ -40,6 +48,8 @@ def initial_network(
             f"a pretrained encoder such as efficientnet-lite0, start from another run, or train all"
         )
     network = untrained_network(source, settings, encoder=encoder)
+    if encoder is None and isinstance(network.encoder, PoolNet):
+        network.encoder.whiten(_some_images(source, settings))
     if start is not None:
         _copy_weights(start, network, settings.model, source.images.shape[-1])
     return network
@@ -61,6 +71,15 @@ def untrained_network(
             n_classes=max(1, len(source.classes)) if settings.has_classifier else None,
             predict_poses=settings.has_classifier and settings.rotations == "task",
         )
+
+
+def _some_images(source: ImageSet, settings: TrainSettings) -> Float[Tensor, "some 3 height width"]:
+    """Return some of the images that are trained on, as floats from 0 to 1."""
+    training = split_held_out(source, settings).training
+    enough = max(1, PIXELS_TO_WHITEN // source.images[0, 0].size)
+    shuffled = torch.randperm(len(training), generator=stream(settings.seed, "whitening"))
+    chosen = training[shuffled[:enough].numpy()]
+    return torch.from_numpy(np.ascontiguousarray(source.images[np.sort(chosen)])).float().div_(255)
 
 
 def _copy_weights(

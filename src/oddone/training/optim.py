@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from oddone.encoders import Network
+from oddone.training.muon import Muon
 from oddone.training.settings import OptimiserSettings
 
 SECOND_BETA = 0.999
@@ -24,6 +25,13 @@ def build_optimiser(network: Network, settings: OptimiserSettings) -> torch.opti
         for in_encoder in (True, False)
     ]
     groups = [group for group in groups if group["params"]]
+    if settings.method == "muon":
+        return Muon(
+            groups,
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
     # Fused: one pass over the weights instead of one for every operation.
     if settings.method == "adamw":
         return torch.optim.AdamW(

@@ -11,7 +11,7 @@ from oddone.losses import MCLSettings
 from oddone.transforms import POSES, AugmentSettings, Rotations
 
 Objective = Literal["mcl", "supclr", "simclr", "cross-entropy", "joint"]
-OptimiserMethod = Literal["sgd", "adamw"]
+OptimiserMethod = Literal["sgd", "adamw", "muon"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 LENGTHS = ("epochs", "steps", "minutes")
@@ -52,7 +52,8 @@ class OptimiserSettings:
     """How weights are changed; the learning rate follows the length of the run."""
 
     method: OptimiserMethod = "sgd"
-    """SGD with momentum, or AdamW, which suits a new head on an encoder that stays as it is."""
+    """SGD with momentum; AdamW, which suits a new head on an encoder that stays as it is; or Muon,
+    which learns the filters of a new convolutional network in fewer steps."""
     learning_rate: float = 1.2
     encoder_share: float = 1.0
     """The learning rate of the encoder as a share of that of everything else: less than 1 where the
@@ -77,7 +78,7 @@ class OptimiserSettings:
                 f"optimiser.method={self.method!r}: choose one of "
                 f"{', '.join(get_args(OptimiserMethod))}"
             )
-        if self.method == "adamw" and self.nesterov:
+        if self.method != "sgd" and self.nesterov:
             raise SettingsError(
                 "optimiser.nesterov is a way of SGD; set it to false, or optimiser.method='sgd'"
             )

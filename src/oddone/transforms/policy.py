@@ -13,16 +13,29 @@ from oddone.errors import DataError, SettingsError
 from oddone.transforms.colour import Jitter, Strengths, draw_jitter, grey, jitter_in_place
 from oddone.transforms.crop import crop_flipped, draw_boxes
 from oddone.transforms.poses import check_poses, source_flips
+from oddone.transforms.shift import draw_shifts, shift_flipped
+
+WHOLE = (1.0, 1.0)
+"""The `crop_scale` and `crop_ratio` of images that are not cropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentSettings:
-    """How far views of one image may differ; the defaults are SimCLR's and the paper's."""
+    """How far views of one image may differ; the defaults are SimCLR's and the paper's.
+
+    Examples
+    --------
+    >>> AugmentSettings.of_classifier(shift=4).jitter_probability
+    0.0
+
+    """
 
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """The least and the greatest share of the image's area that a crop shows."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
     """The least and the greatest width of a crop over its height."""
+    shift: int = 0
+    """By how many pixels an image is moved at most, instead of cropped."""
     mirror_probability: float = 0.5
     brightness: float = 0.4
     contrast: float = 0.4
@@ -45,6 +58,13 @@ class AugmentSettings:
                 f"crop_ratio={self.crop_ratio}: choose a least and a greatest width over height, "
                 f"both above 0"
             )
+        if self.shift < 0:
+            raise SettingsError(f"shift={self.shift}: choose 0 or a number of pixels")
+        if self.shift > 0 and (self.crop_scale, self.crop_ratio) != (WHOLE, WHOLE):
+            raise SettingsError(
+                f"shift={self.shift} moves whole images, and crop_scale={self.crop_scale} with "
+                f"crop_ratio={self.crop_ratio} cuts them; set both to {WHOLE}, or shift=0"
+            )
         for name in ("mirror_probability", "jitter_probability", "grey_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name}={getattr(self, name)}: choose it from 0 to 1")
@@ -56,6 +76,17 @@ class AugmentSettings:
         if not 0 <= self.hue <= 0.5:
             raise SettingsError(f"hue={self.hue}: choose it from 0 to 0.5, half the colour wheel")
 
+    @staticmethod
+    def of_classifier(*, shift: int) -> "AugmentSettings":
+        """Return what classifiers of small images are trained with: mirrored and moved, no more."""
+        return AugmentSettings(
+            crop_scale=WHOLE,
+            crop_ratio=WHOLE,
+            shift=shift,
+            jitter_probability=0.0,
+            grey_probability=0.0,
+        )
+
     @property
     def strengths(self) -> Strengths:
         """How far the colour jitter reaches."""
@@ -63,7 +94,7 @@ class AugmentSettings:
 
 
 class CroppedViews(NamedTuple):
-    """Views that have been mirrored and cropped, and what is still to be done to their colours."""
+    """Views that have been mirrored and cropped, or moved, and are still to be coloured."""
 
     views: Float[Tensor, "rows 3 height width"]
     jitter: Jitter
@@ -119,15 +150,21 @@ def crop_views(
     rows, _, height, width = images.shape
     mirrored = _coins(rows, settings.mirror_probability, generator)
     flips = source_flips(mirrored.to(device), poses.to(device))
-    boxes = draw_boxes(
-        rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
-    ).to(device)
+    working = images.to(torch.promote_types(images.dtype, torch.float32))
+    if settings.shift > 0:
+        _check_shift(settings.shift, height, width)
+        shifts = draw_shifts(rows, settings.shift, generator=generator).to(device)
+        views = shift_flipped(working, shifts, flips)
+    else:
+        boxes = draw_boxes(
+            rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
+        ).to(device)
+        views = crop_flipped(working, boxes, flips)
     jitter = draw_jitter(
         rows, settings.strengths, settings.jitter_probability, generator=generator
     ).to(device)
     greyed = _coins(rows, settings.grey_probability, generator).to(device)
-    working = images.to(torch.promote_types(images.dtype, torch.float32))
-    return CroppedViews(crop_flipped(working, boxes, flips), jitter, greyed)
+    return CroppedViews(views, jitter, greyed)
 
 
 @torch.no_grad()
@@ -137,6 +174,14 @@ def colour(cropped: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
     jitter_in_place(views, jitter)
     members = greyed.nonzero()[:, 0]
     return views.index_copy_(0, members, grey(views.index_select(0, members)))
+
+
+def _check_shift(shift: int, height: int, width: int) -> None:
+    if shift >= min(height, width):
+        raise SettingsError(
+            f"shift={shift} would move an image of {height} x {width} pixels out of sight; choose "
+            f"at most {min(height, width) - 1}"
+        )
 
 
 def _coins(rows: int, probability: float, generator: torch.Generator) -> Tensor:

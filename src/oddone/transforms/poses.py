@@ -139,6 +139,8 @@ class ViewSet:
 
 one_view = ViewSet("one_view", (0,), (False,))
 """The image as it is."""
+image_and_mirror = ViewSet("image_and_mirror", (0, 0), (False, True))
+"""The image as it is, and mirrored."""
 rotations = ViewSet("rotations", tuple(range(POSES)), (False,) * POSES)
 """The image in each of the four poses: 4-way SEI."""
 rotations_and_mirrors = ViewSet(
@@ -147,7 +149,7 @@ rotations_and_mirrors = ViewSet(
 """The image in each of the four poses, then the mirrored image in each of them: 8-way SEI."""
 
 VIEW_SETS: dict[str, ViewSet] = {
-    views.name: views for views in (one_view, rotations, rotations_and_mirrors)
+    views.name: views for views in (one_view, image_and_mirror, rotations, rotations_and_mirrors)
 }
 
 
