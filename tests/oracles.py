@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 Vector = Sequence[float]
 
@@ -135,6 +136,20 @@ def mean_and_covariance(rows: Sequence[Vector]) -> tuple[list[float], list[list[
             for b in dim
         ]
         for a in dim
+    ]
+    return mean, covariance
+
+
+def exact_mean_and_covariance(
+    rows: Sequence[Vector],
+) -> tuple[list[Fraction], list[list[Fraction]]]:
+    """The same without any rounding: every float is a fraction."""
+    columns = [[Fraction(value) for value in column] for column in zip(*rows, strict=True)]
+    mean = [sum(column, Fraction()) / len(rows) for column in columns]
+    centred = [[value - m for value in c] for c, m in zip(columns, mean, strict=True)]
+    covariance = [
+        [sum((x * y for x, y in zip(a, b, strict=True)), Fraction()) / len(rows) for b in centred]
+        for a in centred
     ]
     return mean, covariance
 

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -78,6 +80,97 @@ def test_float32_embeddings_are_summed_in_float64() -> None:
     single = embeddings.float()
     exact = Moments.of(single.double(), groups, 3)
     assert_moments_close(Moments.of(single, groups, 3), exact, rtol=1e-12)
+
+
+def error_over_deviations(moments: Moments, rows: Tensor) -> float:
+    """Return the largest error of one group's covariance, over the deviations of both dimensions.
+
+    In these units a float64 covariance is off by some roundings, at any scale of any dimension;
+    one whose products are float32 is off by 1e-7.
+    """
+    _, exact = oracles.exact_mean_and_covariance(rows.tolist())
+    covariance = torch.tensor(
+        [[float(value) for value in row] for row in exact], dtype=torch.float64
+    )
+    deviations = covariance.diagonal().sqrt()
+    error = moments.scatter[0] / len(rows) - covariance
+    return float((error / deviations[:, None] / deviations).abs().max())
+
+
+@pytest.mark.parametrize("at_once", [4096, 31])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("scale", "offset"),
+    [
+        ((1, 1, 1, 1), 0),
+        ((1e-6, 1, 1e6, 1e-3), 0),
+        ((1e-2, 1e-2, 1e-2, 1e-2), 1e4),
+        ((1e-3, 1, 1e3, 10), 1e4),
+    ],
+)
+def test_scatter_is_exact_to_some_roundings_far_away_and_at_any_scale(
+    scale: tuple[float, ...],
+    offset: float,
+    dtype: torch.dtype,
+    at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oddone.density.ROWS_AT_ONCE", at_once)
+    near, one_group = clouds(rows=300, groups=1)
+    rows = (near * torch.tensor(scale) + offset).to(dtype)
+    rounding = torch.finfo(torch.float64).eps
+    # Far away, the means of parts are known to a rounding of the offset.
+    bound = 8 * rounding * (1 + offset / min(scale))
+    assert error_over_deviations(Moments.of(rows, one_group, 1), rows) < bound
+    halves = [Moments.of(part, one_group[:150], 1) for part in rows.split(150)]
+    assert error_over_deviations(halves[0] + halves[1], rows) < bound
+
+
+def test_directions_of_little_variance_keep_their_distances() -> None:
+    near, one_group = clouds(rows=300, groups=1)
+    turn = torch.linalg.qr(near[:4]).Q
+    rows = (near * torch.tensor([1, 1e-1, 1e-2, 1e-4]) @ turn).float()
+    mean, covariance = oracles.exact_mean_and_covariance(rows.tolist())
+    exact_rows = [[Fraction(value) for value in row] for row in rows[:20].tolist()]
+    expected = [oracles.mahalanobis(row, mean, covariance) for row in exact_rows]
+    distances = Gaussians.fit(Moments.of(rows, one_group, 1)).distances(rows[:20])
+    # The largest variance is 3e10 times the smallest, which products in float32 would lose.
+    variances = np.linalg.eigvalsh(np.array(covariance, dtype=np.float64))
+    bound = np.finfo(np.float64).eps * variances[-1] / variances[0]
+    assert bound < 1e-5
+    torch.testing.assert_close(distances[:, 0].tolist(), expected, rtol=bound, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_moments_ignore_the_order_of_rows(dtype: torch.dtype) -> None:
+    embeddings, groups = clouds(rows=300, offset=100.0)
+    embeddings = embeddings.to(dtype)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
+    shuffled = Moments.of(embeddings[order], groups[order], 3)
+    assert_moments_close(shuffled, Moments.of(embeddings, groups, 3), rtol=1e-12)
+
+
+def test_scatter_is_symmetric_to_the_last_bit() -> None:
+    scatter = Moments.of(*clouds(dim=37), 3).scatter
+    assert torch.equal(scatter, scatter.mT)
+
+
+def test_moments_do_not_ask_for_contiguous_rows() -> None:
+    embeddings, groups = clouds()
+    by_columns = embeddings.mT.contiguous().mT
+    assert_moments_close(Moments.of(by_columns, groups, 3), Moments.of(embeddings, groups, 3))
+    torch.testing.assert_close(
+        Gaussians.fit_tied(by_columns, groups, 3).whitening,
+        Gaussians.fit_tied(embeddings, groups, 3).whitening,
+    )
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_not_finite_is_an_error_and_no_warning(bad: float) -> None:
+    embeddings, groups = clouds()
+    embeddings[7, 1] = bad
+    with pytest.raises(DataError, match="1 of 60 embeddings hold NaN or infinity"):
+        Moments.of(embeddings, groups * 0, 3)
 
 
 def test_an_empty_group_adds_nothing() -> None:
