@@ -194,6 +194,8 @@ def fit_run(
     detector = Detector.fit(trained, source, indices=split.training, progress=progress)
     if len(split.held_out) == 0:
         return replace(detector, provenance=run.provenance)
+    if len(detector.rules) > 1:
+        detector = detector.standardise(source, indices=split.held_out, progress=progress)
     verdicts = score_images(
         detector, source, indices=split.held_out, progress=progress, description="calibrating"
     )

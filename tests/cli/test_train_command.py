@@ -57,7 +57,12 @@ def test_a_fresh_run_explains_itself(tmp_path: Path, environment: dict[str, str]
     assert re.search(r"done: 3 steps in .* minutes, loss .* -> ", done.stdout)
     settings = tomllib.loads((run / "settings.toml").read_text())
     assert settings["steps"] == 3
-    assert settings["batch"] == {"images": 8, "poses_per_image": 1, "parts": 2}
+    assert settings["batch"] == {
+        "images": 8,
+        "poses_per_image": 1,
+        "upright_share": 0.25,
+        "parts": 2,
+    }
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["command"][:3] == ["oddone", "train", "fashion:known"]
     assert provenance["data"]["images"] == 4800

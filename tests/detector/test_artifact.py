@@ -117,7 +117,7 @@ def test_every_choice_comes_back(
     assert loaded.embedder.views == views
     assert loaded.space == space
     assert loaded.fuse is FUSIONS[fuse]
-    assert (loaded.probe is None) == (classifier == "nearest")
+    assert (loaded.classifier is None) == (classifier == "nearest")
     assert loaded.calibration is None
     assert loaded.provenance == {}
 

@@ -104,12 +104,12 @@ def fused_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, "
 
 def named_slowly(detector: Detector, image: np.ndarray) -> Float64[np.ndarray, " classes"]:
     """Return the product of what the views say of each class, one after the other."""
-    assert detector.probe is not None
+    assert detector.classifier is not None
     product = np.ones(3)
     for view in VIEWS_OF[detector.embedder.views]:
         features = embed_slowly(detector.embedder.trained, image, view, "features")
-        logits = detector.probe.weight[view[1]].numpy() @ features
-        odds = np.exp(logits + detector.probe.bias[view[1]].numpy())
+        logits = detector.classifier.weight[view[1]].numpy() @ features
+        odds = np.exp(logits + detector.classifier.bias[view[1]].numpy())
         product *= odds / odds.sum()
     return product
 

@@ -4,6 +4,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from oddone.detector import LinearProbe
+from oddone.detector.probe import class_probabilities
 from oddone.transforms import rotations, rotations_and_mirrors
 
 
@@ -22,7 +23,7 @@ def test_a_view_is_named_by_the_regression_of_its_pose(classes: int) -> None:
     probe = LinearProbe.fit(features, rotations, labels, classes)
     for pose in range(4):
         reference = LogisticRegression(C=100.0, max_iter=200).fit(features[pose], labels)
-        ours = probe.probabilities(features[pose : pose + 1], torch.tensor([pose]))
+        ours = class_probabilities(probe.logits(features[pose : pose + 1], torch.tensor([pose])))
         np.testing.assert_allclose(ours, reference.predict_proba(features[pose]), atol=1e-4)
 
 
@@ -31,7 +32,7 @@ def test_mirrored_views_are_learned_with_their_pose() -> None:
     both = torch.cat([features, features.roll(1, dims=2)])
     probe = LinearProbe.fit(both, rotations_and_mirrors, labels, 3)
     assert probe.weight.shape == (4, 3, 8)
-    named = probe.probabilities(both, torch.arange(4).repeat(2)).argmax(dim=1)
+    named = class_probabilities(probe.logits(both, torch.arange(4).repeat(2))).argmax(dim=1)
     assert (named == labels).float().mean() > 0.95
 
 
@@ -39,17 +40,20 @@ def test_views_agree_by_multiplying_what_they_say() -> None:
     features, labels = clusters()
     poses = torch.arange(4)
     probe = LinearProbe.fit(features, rotations, labels, 3)
-    apart = [probe.probabilities(features[[pose]], poses[[pose]]).double() for pose in range(4)]
+    apart = [
+        class_probabilities(probe.logits(features[[pose]], poses[[pose]])).double()
+        for pose in range(4)
+    ]
     product = torch.stack(apart).prod(dim=0) ** (1 / 4)
     expected = product / product.sum(dim=1, keepdim=True)
-    together = probe.probabilities(features, poses)
+    together = class_probabilities(probe.logits(features, poses))
     torch.testing.assert_close(together.double(), expected, atol=1e-6, rtol=1e-5)
-    backwards = probe.probabilities(features.flip(0), poses.flip(0))
+    backwards = class_probabilities(probe.logits(features.flip(0), poses.flip(0)))
     torch.testing.assert_close(backwards, together)
 
 
 def test_one_class_is_certain_and_no_image_has_no_name() -> None:
     features, labels = clusters(classes=1)
     probe = LinearProbe.fit(features, rotations, labels, 1)
-    assert (probe.probabilities(features, torch.arange(4)) == 1).all()
-    assert probe.probabilities(features[:, :0], torch.arange(4)).shape == (0, 1)
+    assert (class_probabilities(probe.logits(features, torch.arange(4))) == 1).all()
+    assert class_probabilities(probe.logits(features[:, :0], torch.arange(4))).shape == (0, 1)

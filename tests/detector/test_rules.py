@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings, LinearProbe
 from oddone.detector.artifact import _digest
+from oddone.detector.probe import view_logits
 from oddone.detector.rules import (
     NEIGHBOURS,
     StandardisedRule,
@@ -64,16 +65,14 @@ def test_the_energy_is_the_mean_over_views_of_the_free_energy_of_the_logits() ->
             ]
             energies.append(-math.log(sum(math.exp(logit) for logit in logits)))
         expected.append(sum(energies) / len(energies))
-    scores = energy_scores(probe(), features, torch.tensor(poses))
+    scores = energy_scores(probe().logits(features, torch.tensor(poses)))
     torch.testing.assert_close(scores, torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
 def test_the_energy_falls_by_what_all_logits_rise() -> None:
     features, poses = unit(1, 7, 6), torch.tensor([0])
-    raised = LinearProbe(probe().weight, probe().bias + 2)
-    torch.testing.assert_close(
-        energy_scores(raised, features, poses), energy_scores(probe(), features, poses) - 2
-    )
+    logits = probe().logits(features, poses)
+    torch.testing.assert_close(energy_scores(logits + 2), energy_scores(logits) - 2)
 
 
 def neighbours_by_loop(references: Sequence[Sequence[float]], row: Sequence[float]) -> float:
@@ -140,7 +139,7 @@ def test_the_sum_does_not_depend_on_the_units_of_a_rule(scale: float, offset: fl
     [
         ((), r"rules=\[\]: choose at least one, and none twice"),
         ((*ONE, *ONE), r"rules=\['distance', 'distance'\]: choose"),
-        ((StandardisedRule("energy"),), "'energy' is that of the linear probe; fit with class"),
+        ((StandardisedRule("energy"),), "'energy' is that of a classifier; fit with class"),
         (
             (StandardisedRule("distance", 0.0, 0.0),),
             "'distance' has the mean 0 and the deviation 0",
@@ -154,19 +153,19 @@ def test_rules_that_cannot_score_are_refused(
     rules: tuple[StandardisedRule, ...], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        check_rules(rules, has_probe=False)
+        check_rules(rules, has_classifier=False)
     with pytest.raises(SettingsError, match=message):
         DetectorSettings(rules=rules, classifier="nearest")
 
 
 def test_the_energy_needs_nothing_but_the_probe() -> None:
-    check_rules(ALL, has_probe=True)
+    check_rules(ALL, has_classifier=True)
     assert DetectorSettings(rules=ALL).rules == ALL
 
 
 def test_no_detector_has_rules_that_it_cannot_score_by() -> None:
-    with pytest.raises(SettingsError, match="'energy' is that of the linear probe"):
-        replace(fitted(), probe=None, rules=ALL)
+    with pytest.raises(SettingsError, match="'energy' is that of a classifier"):
+        replace(fitted(), classifier=None, rules=ALL)
 
 
 # In a detector, and in its file
@@ -178,10 +177,12 @@ def test_a_detector_scores_by_its_rules_and_so_does_its_file(
 ) -> None:
     images = source.images[60:]
     embedded = detector.embedder.embed(torch.from_numpy(images))
-    assert detector.probe is not None
+    assert detector.classifier is not None
     alone = {
         "distance": detector(images).scores,
-        "energy": energy_scores(detector.probe, embedded.features, detector.embedder.poses),
+        "energy": energy_scores(
+            view_logits(detector.classifier, embedded, detector.embedder.poses)
+        ),
         "neighbours": neighbour_scores(detector.references.embeddings, embedded.embeddings[0]),
     }
     with_rules = replace(detector, rules=rules)
@@ -211,7 +212,7 @@ def test_a_detector_is_fitted_with_the_rules_of_its_settings(source: ImageSet) -
         ([["distance", -math.inf, 1]], "the mean -inf and"),
         ([["distance", 0, 10**400]], "rules is "),
         ([["distance", "0", 1]], "Expected `float`, got `str`"),
-        ([["energy", 0, 1]], "'energy' is that of the linear probe"),
+        ([["energy", 0, 1]], "'energy' is that of a classifier"),
         (None, "rules is None: Expected `array`, got `null`"),
     ],
 )
@@ -220,7 +221,7 @@ def test_rules_that_somebody_made_up_are_refused(
     tmp_path: Path, rules: object, message: str
 ) -> None:
     path = tmp_path / "forged.oddone"
-    replace(fitted(), probe=None).save(path)
+    replace(fitted(), classifier=None).save(path)
     with safe_open(path, framework="pt") as content:
         header = content.metadata()
     header["rules"] = json.dumps(rules)

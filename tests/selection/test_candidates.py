@@ -31,8 +31,8 @@ def test_rules_are_fitted_on_features_seen_from_their_mean() -> None:
     upright = torch.tensor([0])
     torch.testing.assert_close(scores["distance"], gaussians.distances(seen).amin(dim=1).float())
     torch.testing.assert_close(scores["neighbours"], neighbour_scores(known, seen))
-    torch.testing.assert_close(scores["energy"], energy_scores(probe, new, upright))
-    assert torch.equal(named, probe.probabilities(new, upright).argmax(dim=1))
+    torch.testing.assert_close(scores["energy"], energy_scores(probe.logits(new, upright)))
+    assert torch.equal(named, probe.logits(new, upright)[0].argmax(dim=1))
 
 
 def test_labels_keep_their_numbers_where_classes_are_missing() -> None:

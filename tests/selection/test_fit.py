@@ -224,7 +224,7 @@ def test_one_class_is_fitted_without_an_estimate(known: ImageSet) -> None:
     assert "estimate" not in detector.provenance
     assert [rule.rule for rule in detector.rules] == ["distance"]
     assert detector.calibration is not None
-    assert detector.probe is None
+    assert detector.classifier is None
     unlike = detector(some(known, 60).images[60:]).scores
     assert auroc(detector.calibration.scores, unlike) > 0.7
     with pytest.raises(SettingsError, match=ONE_CLASS_HAS_NO_ENERGY):

@@ -260,3 +260,17 @@ def test_outliers_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
     message = "outliers have 24 x 24 pixels and the training images 16 x 16, .*size=16"
     with pytest.raises(DataError, match=message):
         train_network(tiny_source(), exposed(), run, outliers=tiny_source(size=24))
+
+
+def test_upright_images_come_as_often_as_they_should() -> None:
+    settings = tiny_settings(batch=replace(tiny_settings().batch, images=400, upright_share=0.7))
+    poses = Batches(tiny_source(images=400), settings).rows(0).poses[:400]
+    counts = poses.bincount(minlength=4)
+    assert 250 < counts[0] < 310
+    assert counts[1:].min() > 20
+
+
+@pytest.mark.parametrize("share", [0.0, 1.1, float("nan")])
+def test_a_share_of_upright_images_is_a_share(share: float) -> None:
+    with pytest.raises(SettingsError, match=r"batch\.upright_share="):
+        BatchSettings(upright_share=share)

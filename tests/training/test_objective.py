@@ -8,6 +8,7 @@ import torch
 import oracles
 from oddone.encoders import Encoded
 from oddone.training import TrainSettings
+from oddone.training.batches import Batches, colour_views
 from oddone.training.initialise import initial_network
 from oddone.training.objective import NO_CLASS, Loss, Network, Rows, loss_of, uniform_cross_entropy
 from runs import tiny_settings, tiny_source
@@ -187,3 +188,36 @@ def test_exposure_knows_no_order_and_no_overflow() -> None:
 
 def test_one_class_leaves_nothing_to_be_undecided_about() -> None:
     assert uniform_cross_entropy(torch.randn(3, 1)).item() == 0
+
+
+def test_cross_entropy_beside_mcl_is_that_of_the_upright_rows() -> None:
+    network, encoded, rows = _batch(tiny_settings(class_weight=2.0))
+    plain = loss_of(network, encoded, rows, tiny_settings(), generator=torch.Generator())
+    both = loss_of(
+        network, encoded, rows, tiny_settings(class_weight=2.0), generator=torch.Generator()
+    )
+    upright = rows.poses == 0
+    assert 0 < upright.sum() < len(upright)
+    assert network.classifier is not None
+    logits = network.classifier(encoded.features[upright]).tolist()
+    mean = slow_cross_entropy(logits, rows.labels[upright].tolist())
+    assert both.terms["class"].item() == pytest.approx(mean, rel=1e-5)
+    assert both.total.item() == pytest.approx(plain.total.item() + 2 * mean, rel=1e-5)
+
+
+def test_without_upright_rows_cross_entropy_beside_mcl_is_nothing() -> None:
+    settings = tiny_settings(class_weight=2.0)
+    network, encoded, rows = _batch(settings)
+    rotated = rows._replace(poses=torch.full_like(rows.poses, 2))
+    loss = loss_of(network, encoded, rotated, settings, generator=torch.Generator())
+    assert loss.terms["class"].item() == 0
+    assert loss.total.isfinite()
+
+
+def _batch(settings: TrainSettings) -> tuple[Network, Encoded, Rows]:
+    """Return a new network, what it makes of the first batch, and the rows of that."""
+    source = tiny_source()
+    batches, network = Batches(source, settings), initial_network(source, settings)
+    views, rows = batches.make(0, torch.device("cpu"))
+    with torch.no_grad():
+        return network, network(colour_views(views)), rows

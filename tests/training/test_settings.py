@@ -64,7 +64,10 @@ def test_a_file_that_leaves_things_out_has_their_defaults(tmp_path: Path) -> Non
         ("steps = 1" + "0" * 5000, "is not TOML"),
         ("steps = " + "[" * 5000, "is not TOML"),
         ("steps = 7\n[loss]\nalpha = 9.0\n", "alpha=9.0"),
-        ("steps = 7\n[batch]\nx = 1\n", "'batch.x'; it knows images, poses_per_image, parts"),
+        (
+            "steps = 7\n[batch]\nx = 1\n",
+            "'batch.x'; it knows images, poses_per_image, upright_share",
+        ),
     ],
 )
 def test_a_wrong_file_is_an_error_with_a_hint(tmp_path: Path, content: str, message: str) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oddone import __version__
 from oddone.density import Gaussians
 from oddone.detector.calibration import Calibration
-from oddone.detector.probe import LinearProbe
+from oddone.detector.probe import LinearProbe, NetworkClassifier
 from oddone.detector.references import References
 from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space, ViewEmbedder
@@ -41,7 +41,7 @@ class DetectorParts(NamedTuple):
     embedder: ViewEmbedder
     space: Space
     gaussians: Gaussians
-    probe: LinearProbe | None
+    classifier: LinearProbe | NetworkClassifier | None
     fuse: Fuse
     references: References
     rules: tuple[StandardisedRule, ...]
@@ -75,7 +75,8 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
     if len(header.views) > MOST_VIEWS:
         raise file.inconsistent(f"it has {len(header.views)} views, over {MOST_VIEWS}")
     try:
-        check_rules(header.rules, has_probe="probe.weight" in file.tensors)
+        has_classifier = header.network_classifier or "probe.weight" in file.tensors
+        check_rules(header.rules, has_classifier=has_classifier)
     except SettingsError as error:
         raise file.inconsistent(str(error)) from error
     embedder = ViewEmbedder(trained, header.views)
@@ -83,7 +84,7 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
         embedder,
         header.space,
         _gaussians(file, embedder, header.space),
-        _probe(file, embedder),
+        _classifier(file, embedder, of_network=header.network_classifier),
         FUSIONS[header.fuse],
         _references(file, embedder, header.paths),
         header.rules,
@@ -103,6 +104,8 @@ class DetectorHeader:
     paths: tuple[str, ...]
     provenance: dict[str, Any]
     false_alarms: float | None = None
+    network_classifier: bool = False
+    """Whether the classifier that was trained with the network gives the labels."""
 
 
 def _header(parts: DetectorParts) -> dict[str, Any]:
@@ -114,6 +117,7 @@ def _header(parts: DetectorParts) -> dict[str, Any]:
         paths=parts.references.paths,
         provenance=dict(parts.provenance),
         false_alarms=None if parts.calibration is None else parts.calibration.false_alarms,
+        network_classifier=isinstance(parts.classifier, NetworkClassifier),
     )
     about = {"kind": KIND, "format": FORMAT, "oddone": __version__}
     return {**about, **network_header(parts.embedder.trained), **vars(header)} | {
@@ -135,9 +139,9 @@ def _tensors(parts: DetectorParts) -> dict[str, Tensor]:
         ),
         "references.ends": torch.tensor(list(map(len, references.thumbnails))).long().cumsum(0),
     }
-    if parts.probe is not None:
-        tensors["probe.weight"] = parts.probe.weight
-        tensors["probe.bias"] = parts.probe.bias
+    if isinstance(parts.classifier, LinearProbe):
+        tensors["probe.weight"] = parts.classifier.weight
+        tensors["probe.bias"] = parts.classifier.bias
     if parts.calibration is not None:
         tensors["calibration.scores"] = parts.calibration.scores
         if parts.calibration.labels is not None:
@@ -215,7 +219,13 @@ def _gaussians(file: TensorFile, embedder: ViewEmbedder, space: Space) -> Gaussi
     )
 
 
-def _probe(file: TensorFile, embedder: ViewEmbedder) -> LinearProbe | None:
+def _classifier(
+    file: TensorFile, embedder: ViewEmbedder, *, of_network: bool
+) -> LinearProbe | NetworkClassifier | None:
+    if of_network:
+        if embedder.trained.network.classifier is None:
+            raise file.inconsistent("its network has no classifier to give labels")
+        return NetworkClassifier()
     if "probe.weight" not in file.tensors:
         return None
     poses, classes = embedder.views.n_poses, len(embedder.trained.classes)

@@ -1,7 +1,7 @@
 """The detector: images in, verdicts out."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,12 @@ from oddone.detector.fitting import (
     training_indices,
 )
 from oddone.detector.inputs import Images, to_batch
-from oddone.detector.probe import LinearProbe
+from oddone.detector.probe import (
+    LinearProbe,
+    NetworkClassifier,
+    class_probabilities,
+    view_logits,
+)
 from oddone.detector.references import Neighbour, References
 from oddone.detector.rules import (
     Rule,
@@ -33,6 +38,7 @@ from oddone.detector.rules import (
     check_rules,
     energy_scores,
     neighbour_scores,
+    standardised,
     sum_of_rules,
     view_distances,
 )
@@ -41,10 +47,10 @@ from oddone.detector.summary import summary
 from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork, frozen_network
-from oddone.errors import SettingsWarning
+from oddone.errors import SettingsError, SettingsWarning
 from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.fusion import Fuse, PerView
-from oddone.progress import Progress
+from oddone.progress import Progress, described
 from oddone.rng import stream
 from oddone.scoring import ImageBatch, ProcessedBatch, process_batches, score_images
 from oddone.transforms import one_view
@@ -80,7 +86,8 @@ class ScoredImage(NamedTuple):
 class _Measured(NamedTuple):
     """All that is measured of some images."""
 
-    scores: Float[Tensor, " images"]
+    rule_scores: dict[Rule, Float[Tensor, " images"]]
+    """What each of the detector's rules says; their sum is the score."""
     distances: PerView
     probabilities: Float[Tensor, "images classes"]
     embeddings: Float[Tensor, "images head_dim"]
@@ -108,7 +115,7 @@ class Detector:
     """Where distances are measured."""
     gaussians: Gaussians
     """One per (pose, class)."""
-    probe: LinearProbe | None
+    classifier: LinearProbe | NetworkClassifier | None
     """What gives the label; None: the nearest class does, as in the paper."""
     fuse: Fuse
     """How the distances of the views become one."""
@@ -122,7 +129,7 @@ class Detector:
     """Where the detector comes from: versions, command, data."""
 
     def __post_init__(self) -> None:
-        check_rules(self.rules, has_probe=self.probe is not None)
+        check_rules(self.rules, has_classifier=self.classifier is not None)
 
     @staticmethod
     def fit(
@@ -157,7 +164,12 @@ class Detector:
             trained = frozen_network(trained, size, source.classes, fingerprint)
         if settings is None:
             settings = DetectorSettings.suited_to(trained)
-        if len(settings.views) > 1 and trained.rotations != "task":
+        if settings.classifier == "network" and trained.network.classifier is None:
+            raise SettingsError(
+                "classifier='network': no classifier was trained with this network; choose "
+                "'linear', which fits one now, or 'nearest'"
+            )
+        if settings.views.n_poses > 1 and trained.rotations != "task":
             warnings.warn(
                 f"the encoder was trained with rotations={trained.rotations!r}, so it cannot tell "
                 f"poses apart and views={settings.views.name} will make it worse; use one_view, or "
@@ -184,7 +196,7 @@ class Detector:
                 self.embedder,
                 self.space,
                 self.gaussians,
-                self.probe,
+                self.classifier,
                 self.fuse,
                 self.references,
                 self.rules,
@@ -258,7 +270,7 @@ class Detector:
             self,
             embedder=self.embedder.to(device),
             gaussians=self.gaussians.to(device),
-            probe=None if self.probe is None else self.probe.to(device),
+            classifier=None if self.classifier is None else self.classifier.to(device),
         )
 
     def __call__(self, images: Images) -> Verdicts:
@@ -309,6 +321,40 @@ class Detector:
         )
         labels = verdicts.labels if per_class else None
         return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms, labels))
+
+    def standardise(
+        self,
+        source: ImageSet | str,
+        *,
+        indices: Int[np.ndarray, " some"] | None = None,
+        progress: Progress | None = None,
+    ) -> "Detector":
+        """Return a detector whose rules all count alike: in deviations of these images' scores.
+
+        A calibration is dropped, as it was for other scores.
+
+        Parameters
+        ----------
+        source
+            Normal images that were not trained on; their labels do not matter.
+        indices
+            Which of the images to take; all by default.
+        progress
+            Called with how many images are done.
+
+        """
+        source = _loaded(source, self.image_size)
+        batches = process_batches(
+            lambda images: self._measure(images).rule_scores,
+            source,
+            size=self.image_size,
+            batch_size=self.batch_size,
+            indices=checked_indices(source, indices),
+            progress=described(progress, "comparing rules"),
+        )
+        scores = _joined([batch.result for batch in batches if batch.result is not None])
+        rules = tuple(standardised(rule.rule, scores[rule.rule]) for rule in self.rules)
+        return replace(self, rules=rules, calibration=None)
 
     def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
         """Return for each image its distance per view and class, and similar training images.
@@ -378,7 +424,7 @@ class Detector:
             yield ScoredImage(picture.path, verdict, name, None, neighbours)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
-        scores, calibration = measured.scores, self.calibration
+        scores, calibration = sum_of_rules(measured.rule_scores, self.rules), self.calibration
         labels = measured.probabilities.argmax(dim=1)
         return Verdicts(
             scores,
@@ -394,7 +440,7 @@ class Detector:
         passes = batch.split(self.embedder.images_per_pass)
         parts = map_in_threads(self._measure_batch, passes, self.embedder.device)
         return _Measured(
-            torch.cat([part.scores for part in parts]),
+            _joined([part.rule_scores for part in parts]),
             torch.cat([part.distances for part in parts], dim=1).cpu(),
             torch.cat([part.probabilities for part in parts]).cpu(),
             torch.cat([part.embeddings for part in parts]),
@@ -406,28 +452,32 @@ class Detector:
         compared = embedded.in_space(self.space)
         distances = view_distances(self.gaussians, compared, self.embedder.poses)
         return _Measured(
-            self._scores(embedded, distances),
+            self._rule_scores(embedded, distances),
             distances,
             self._probabilities(embedded, distances),
             embedded.embeddings[0],
         )
 
-    def _scores(self, embedded: EmbeddedViews, distances: PerView) -> Float[Tensor, " images"]:
+    def _rule_scores(
+        self, embedded: EmbeddedViews, distances: PerView
+    ) -> dict[Rule, Float[Tensor, " images"]]:
         scores: dict[Rule, Tensor] = {}
         for rule, _, _ in self.rules:
             if rule == "distance":
                 scores[rule] = self.fuse(distances).amin(dim=1)
             elif rule == "neighbours":
                 scores[rule] = neighbour_scores(self.references.embeddings, embedded.embeddings[0])
-            elif self.probe is not None:
-                scores[rule] = energy_scores(self.probe, embedded.features, self.embedder.poses)
-        return sum_of_rules(scores, self.rules)
+            elif self.classifier is not None:
+                scores[rule] = energy_scores(
+                    view_logits(self.classifier, embedded, self.embedder.poses)
+                )
+        return scores
 
     def _probabilities(
         self, embedded: EmbeddedViews, distances: PerView
     ) -> Float[Tensor, "images classes"]:
-        if self.probe is not None:
-            return self.probe.probabilities(embedded.features, self.embedder.poses)
+        if self.classifier is not None:
+            return class_probabilities(view_logits(self.classifier, embedded, self.embedder.poses))
         # Those of Gaussians of equal volume; the nearest class is the likeliest.
         return (-self.fuse(distances).square() / 2).softmax(dim=1)
 
@@ -471,21 +521,27 @@ def _fitted(
         tied=settings.tied,
         names=group_names(views.n_poses, trained.classes),
     )
-    probe = None
-    if settings.classifier == "linear":
+    classifier: LinearProbe | NetworkClassifier | None = None
+    if settings.classifier == "network":
+        classifier = NetworkClassifier()
+    elif settings.classifier == "linear":
         probed_labels = torch.from_numpy(labels[probed])
         features = statistics.samples["probe"]
         probe = LinearProbe.fit(features, views, probed_labels, len(trained.classes))
-        probe = probe.to(embedder.device)
+        classifier = probe.to(embedder.device)
     return Detector(
         embedder,
         settings.space,
         gaussians.to(embedder.device, torch.float32),
-        probe,
+        classifier,
         settings.fuse,
         References.of(statistics.samples["references"][0], source, indices[referred]),
         settings.rules,
     )
+
+
+def _joined(parts: Sequence[Mapping[Rule, Tensor]]) -> dict[Rule, Float[Tensor, " images"]]:
+    return {rule: torch.cat([part[rule] for part in parts]) for rule in parts[0]}
 
 
 def _loaded(source: ImageSet | str, image_size: int) -> ImageSet:

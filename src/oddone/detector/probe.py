@@ -1,4 +1,4 @@
-"""The linear probe: a linear classifier for each pose, on the encoder's features."""
+"""What gives labels: the network's own classifier, or a linear probe on its features."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from oddone.detector.view_embedder import EmbeddedViews
 from oddone.transforms import ViewSet
 
 INVERSE_REGULARISATION = 100.0
@@ -63,11 +64,33 @@ class LinearProbe:
         logits = torch.einsum("vid,vcd->vic", features, self.weight[poses])
         return logits + self.bias[poses][:, None]
 
-    def probabilities(
-        self, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
-    ) -> Float[Tensor, "images classes"]:
-        """Return how likely each class is: the views' probabilities multiplied, to their root."""
-        return self.logits(features, poses).log_softmax(dim=2).mean(dim=0).softmax(dim=1)
+
+@dataclass(frozen=True)
+class NetworkClassifier:
+    """The classifier that was trained with the network. It has learned upright images only."""
+
+    def to(self, _device: torch.device | str) -> "NetworkClassifier":
+        """Return itself: its weights are the network's."""
+        return self
+
+
+def view_logits(
+    classifier: LinearProbe | NetworkClassifier,
+    embedded: EmbeddedViews,
+    poses: Int[Tensor, " views"],
+) -> Float[Tensor, "some images classes"]:
+    """Return the logits of the views: of all, or of the upright ones where others say nothing."""
+    if isinstance(classifier, LinearProbe):
+        return classifier.logits(embedded.features, poses)
+    assert embedded.logits is not None  # noqa: S101  (`Detector` and its file see to that)
+    return embedded.logits[poses == 0]
+
+
+def class_probabilities(
+    logits: Float[Tensor, "views images classes"],
+) -> Float[Tensor, "images classes"]:
+    """Return how likely each class is: the views' probabilities multiplied, to their root."""
+    return logits.log_softmax(dim=2).mean(dim=0).softmax(dim=1)
 
 
 @contextmanager

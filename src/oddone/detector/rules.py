@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from oddone.density import Gaussians
-from oddone.detector.probe import LinearProbe
 from oddone.errors import SettingsError
 from oddone.fusion import PerView
 
 Rule = Literal["distance", "energy", "neighbours"]
-"""By the distance to the nearest class (the paper), by the energy of the linear probe's logits
+"""By the distance to the nearest class (the paper), by the energy of the classifier's logits
 (Liu et al., 2020), or by the cosine distance to the nearest training images (Sun et al., 2022)."""
 
 NEIGHBOURS = 5
@@ -28,6 +27,15 @@ class StandardisedRule(NamedTuple):
     deviation: float = 1.0
 
 
+def standardised(rule: Rule, scores: Float[Tensor, " images"]) -> StandardisedRule:
+    """Return a rule with the mean and deviation of its scores of normal images."""
+    deviation = float(scores.double().std(correction=0))
+    # Scores that are all alike decide nothing, whatever they are divided by.
+    return StandardisedRule(
+        rule, float(scores.double().mean()), deviation if deviation > 0 else 1.0
+    )
+
+
 def view_distances(
     gaussians: Gaussians, compared: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
 ) -> PerView:
@@ -38,11 +46,9 @@ def view_distances(
     return per_view
 
 
-def energy_scores(
-    probe: LinearProbe, features: Float[Tensor, "views images dim"], poses: Int[Tensor, " views"]
-) -> Float[Tensor, " images"]:
+def energy_scores(logits: Float[Tensor, "views images classes"]) -> Float[Tensor, " images"]:
     """Return the free energy -log sum exp of the logits, averaged over the views."""
-    energies: Tensor = probe.logits(features, poses).logsumexp(dim=2).neg()
+    energies: Tensor = logits.logsumexp(dim=2).neg()
     return energies.mean(dim=0)
 
 
@@ -64,14 +70,14 @@ def sum_of_rules(
     return torch.stack([part.cpu() for part in parts]).sum(dim=0)
 
 
-def check_rules(rules: tuple[StandardisedRule, ...], *, has_probe: bool) -> None:
+def check_rules(rules: tuple[StandardisedRule, ...], *, has_classifier: bool) -> None:
     """Raise a SettingsError unless images can be scored by these rules."""
     names = [rule.rule for rule in rules]
     if not rules or len(set(names)) < len(names):
         raise SettingsError(f"rules={names}: choose at least one, and none twice")
-    if "energy" in names and not has_probe:
+    if "energy" in names and not has_classifier:
         raise SettingsError(
-            "the rule 'energy' is that of the linear probe; fit with classifier='linear'"
+            "the rule 'energy' is that of a classifier; fit with classifier='linear'"
         )
     for rule, mean, deviation in rules:
         if not (torch.tensor([mean, deviation]).isfinite().all() and deviation > 0):

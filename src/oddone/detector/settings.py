@@ -9,9 +9,9 @@ from oddone.detector.view_embedder import Space
 from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError
 from oddone.fusion import Fuse, harmonic
-from oddone.transforms import ViewSet, one_view, rotations_and_mirrors
+from oddone.transforms import ViewSet, image_and_mirror, one_view, rotations_and_mirrors
 
-Classifier = Literal["linear", "nearest"]
+Classifier = Literal["linear", "network", "nearest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,15 @@ class DetectorSettings:
     tied: bool = False
     """Whether all Gaussians share one covariance."""
     classifier: Classifier = "linear"
-    """What gives the label: a linear probe on the features, or the nearest class as in the paper.
-    The probe is more often right (docs/decisions/0008-labels-by-a-linear-probe.md)."""
+    """What gives the label: a linear probe on the features, the classifier that was trained with
+    the network, or the nearest class as in the paper, which is less often right
+    (docs/decisions/0008-labels-by-a-linear-probe.md)."""
     rules: tuple[StandardisedRule, ...] = (StandardisedRule("distance"),)
-    """What becomes the anomaly score: the distance, as in the paper, or other rules."""
+    """What becomes the anomaly score: the distance, as in the paper, or other rules. Where they are
+    several, `Detector.standardise` makes them comparable."""
 
     def __post_init__(self) -> None:
-        check_rules(self.rules, has_probe=self.classifier == "linear")
+        check_rules(self.rules, has_classifier=self.classifier != "nearest")
         for name, choices in (("space", get_args(Space)), ("classifier", get_args(Classifier))):
             if getattr(self, name) not in choices:
                 raise SettingsError(
@@ -55,15 +57,29 @@ class DetectorSettings:
     def suited_to(trained: TrainedNetwork) -> "DetectorSettings":
         """Return settings for what a network was trained to do.
 
-        Poses help only where it has learned to tell them apart. A network with a classifier, or
-        without a head, tells classes apart by its features. A head that was trained alone was not
-        enough to learn poses well, and has few images: one view, and one covariance for all.
+        Poses help only where it has learned to tell them apart. A classifier that was trained alone
+        knows the unseen by its energy, one that was trained beside MCL by both. A network without
+        a head has only features. A head that was trained alone was not enough to learn poses well,
+        and has few images: one view, and one covariance for all.
         """
-        network = trained.network
-        if trained.model.trained_part == "head" and network.classifier is None:
+        network, task = trained.network, trained.rotations == "task"
+        if network.classifier is not None:
+            beside_mcl = task and network.pose_classifier is None
+            return _BESIDE_MCL if beside_mcl else _BY_ENERGY
+        if trained.model.trained_part == "head":
             return DetectorSettings(views=one_view, tied=True)
-        by_features = network.classifier is not None or trained.model.head_dim is None
         return DetectorSettings(
-            views=rotations_and_mirrors if trained.rotations == "task" else one_view,
-            space="features" if by_features else "head",
+            views=rotations_and_mirrors if task else one_view,
+            space="features" if trained.model.head_dim is None else "head",
         )
+
+
+_BY_ENERGY = DetectorSettings(
+    views=image_and_mirror,
+    space="features",
+    classifier="network",
+    rules=(StandardisedRule("energy"),),
+)
+_BESIDE_MCL = DetectorSettings(
+    classifier="network", rules=(StandardisedRule("distance"), StandardisedRule("energy"))
+)

@@ -34,6 +34,8 @@ class EmbeddedViews(NamedTuple):
     """Output of the encoder, of unit length."""
     embeddings: Float[Tensor, "views images head_dim"]
     """Output of the head, of unit length."""
+    logits: Float[Tensor, "views images classes"] | None
+    """Output of the classifier that was trained with the network, if there is one."""
 
     def in_space(self, space: Space) -> Float[Tensor, "views images dim"]:
         """Return what is compared in a space."""
@@ -42,8 +44,11 @@ class EmbeddedViews(NamedTuple):
     @staticmethod
     def concatenate(parts: "list[EmbeddedViews]") -> "EmbeddedViews":
         """Return the views of the images of all parts."""
-        features, embeddings = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
-        return EmbeddedViews(features, embeddings)
+        features, embeddings = (
+            torch.cat(each, dim=1) for each in zip(*(part[:2] for part in parts), strict=True)
+        )
+        logits = [part.logits for part in parts if part.logits is not None]
+        return EmbeddedViews(features, embeddings, torch.cat(logits, dim=1) if logits else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +94,14 @@ class ViewEmbedder:
         self.check(images)
         views = self.views(images.to(self.device))  # bytes are faster to move than floats
         rows = _as_floats(views.flatten(0, 1))
+        encoded, classifier = self.network(rows), self.trained.network.classifier
         features, embeddings = (
-            normalize(numbers.float(), dim=1).unflatten(0, views.shape[:2])
-            for numbers in self.network(rows)
+            normalize(numbers.float(), dim=1).unflatten(0, views.shape[:2]) for numbers in encoded
         )
-        return EmbeddedViews(features, embeddings)
+        logits = None
+        if classifier is not None:
+            logits = classifier(encoded.features.float()).unflatten(0, views.shape[:2])
+        return EmbeddedViews(features, embeddings, logits)
 
     def embed(self, images: Pixels) -> EmbeddedViews:
         """Return the embeddings of all views of any number of images."""

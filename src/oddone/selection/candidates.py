@@ -97,8 +97,9 @@ class FittedRules:
         }
         numbers = distances.argmin(dim=1)
         if self.probe is not None:
-            scores["energy"] = energy_scores(self.probe, features[None], upright)
-            numbers = self.probe.logits(features[None], upright)[0].argmax(dim=1)
+            logits = self.probe.logits(features[None], upright)
+            scores["energy"] = energy_scores(logits)
+            numbers = logits[0].argmax(dim=1)
         return RuleScores(scores, self.classes[numbers])
 
 

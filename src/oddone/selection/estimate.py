@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from oddone.detector.probe import quiet_regressions
-from oddone.detector.rules import Rule, StandardisedRule, sum_of_rules
+from oddone.detector.rules import Rule, StandardisedRule, standardised, sum_of_rules
 from oddone.device import map_in_threads
 from oddone.errors import DataError
 from oddone.metrics import accuracy, auroc
@@ -104,15 +104,7 @@ def standardise(scores: Sequence[FoldScores], candidate: Candidate) -> tuple[Sta
     """
     if len(candidate.rules) == 1:
         return (StandardisedRule(candidate.rules[0]),)
-    return tuple(starmap(_standardised, _scores_by_rule(scores, candidate.rules).items()))
-
-
-def _standardised(rule: Rule, scores: Float[Tensor, " images"]) -> StandardisedRule:
-    deviation = float(scores.double().std(correction=0))
-    # Scores that are all alike decide nothing, whatever they are divided by.
-    return StandardisedRule(
-        rule, float(scores.double().mean()), deviation if deviation > 0 else 1.0
-    )
+    return tuple(starmap(standardised, _scores_by_rule(scores, candidate.rules).items()))
 
 
 def _scores_by_rule(

@@ -115,7 +115,11 @@ class Batches:
         if self.settings.poses_per_image == POSES:
             return torch.arange(POSES).repeat_interleave(images)
         generator = stream(self.settings.seed, "poses", step)
-        return torch.randint(POSES, (images,), generator=generator)
+        share = self.settings.batch.upright_share
+        if share == 1 / POSES:
+            return torch.randint(POSES, (images,), generator=generator)
+        rotated = torch.rand(images, generator=generator) >= share
+        return torch.randint(1, POSES, (images,), generator=generator) * rotated
 
 
 @dataclass(frozen=True, eq=False)

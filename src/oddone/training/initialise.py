@@ -69,7 +69,7 @@ def untrained_network(
             settings.model,
             source.images.shape[-1],
             n_classes=max(1, len(source.classes)) if settings.has_classifier else None,
-            predict_poses=settings.has_classifier and settings.rotations == "task",
+            predict_poses=settings.predicts_poses,
         )
 
 

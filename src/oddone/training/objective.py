@@ -62,7 +62,11 @@ def loss_of(
             settings.loss,
             generator=generator,
         )
-        return Loss(mcl.total, {"ccm": mcl.ccm, "spa": mcl.spa})
+        terms = {"ccm": mcl.ccm, "spa": mcl.spa}
+        if settings.class_weight == 0:
+            return Loss(mcl.total, terms)
+        terms["class"] = _upright_cross_entropy(network, encoded.features, rows)
+        return Loss(mcl.total + settings.class_weight * terms["class"], terms)
     if settings.objective == "simclr":
         return Loss(simclr_loss(encoded.embeddings, rows.parents, temperature), {})
     labels = joint_labels(rows.labels, rows.poses) if task else rows.labels
@@ -78,6 +82,17 @@ def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor
     It is least, log(classes), where the prediction is just as undecided (Hendrycks et al., 2019).
     """
     return -logits.log_softmax(dim=1).mean()
+
+
+def _upright_cross_entropy(
+    network: Network, features: Float[Tensor, "rows dim"], rows: Rows
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of the upright rows; 0 where there are none."""
+    assert network.classifier is not None  # noqa: S101  (there is one for this objective)
+    labels = rows.labels.masked_fill(rows.poses != 0, NO_CLASS)
+    logits = network.classifier(features.float())
+    total = cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
+    return total / (labels != NO_CLASS).sum().clamp(min=1)
 
 
 def _cross_entropies(network: Network, features: Tensor, rows: Rows) -> dict[str, Tensor]:

@@ -27,6 +27,8 @@ class BatchSettings:
     """Source images a step."""
     poses_per_image: Literal[1, 4] = 4
     """Whether a batch holds all four poses of each image, as in the paper, or one at random."""
+    upright_share: float = 1 / POSES
+    """The share of images that a batch shows upright, where it holds one pose of each at random."""
     parts: int = 1
     """In how many parts the rows go through the network, side by side on a CPU's cores: faster for
     small networks. Batch norm sees one part at a time, so this changes the result a little, and the
@@ -39,6 +41,11 @@ class BatchSettings:
             raise SettingsError(
                 f"batch.poses_per_image={self.poses_per_image}: choose 4 (every pose of each "
                 f"image) or 1 (one pose at random)"
+            )
+        if not 0 < self.upright_share <= 1:
+            raise SettingsError(
+                f"batch.upright_share={self.upright_share}: choose it above 0 (0.25: all poses "
+                f"alike), up to 1 (no rotated images)"
             )
         if not 1 <= self.parts <= self.images:
             raise SettingsError(
@@ -129,6 +136,8 @@ class TrainSettings:
     supclr_siblings: bool = True
     """Whether the objective "supclr" also attracts the other views of the same image, as Khosla et
     al. do, or only views of other images of the class, as the paper prints it (Eq. 33 to 35)."""
+    class_weight: float = 0.0
+    """What cross-entropy on upright images weighs beside MCL; with 0 there is no classifier."""
     simclr_weight: float = 0.1
     """What SimCLR weighs beside cross-entropy in the objective "joint": the paper's lambda."""
     outlier_weight: float = 0.5
@@ -166,7 +175,7 @@ class TrainSettings:
                 raise SettingsError(
                     f"{name}={getattr(self, name)!r}: choose one of {', '.join(choices)}"
                 )
-        for name in ("simclr_weight", "outlier_weight"):
+        for name in ("class_weight", "simclr_weight", "outlier_weight"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SettingsError(f"{name}={getattr(self, name)}: choose 0 or a positive number")
         if not 0 <= self.held_out < 1:
@@ -223,7 +232,14 @@ class TrainSettings:
     @property
     def has_classifier(self) -> bool:
         """Whether a linear classifier is trained along with the encoder."""
-        return self.objective in {"cross-entropy", "joint"}
+        return self.objective in {"cross-entropy", "joint"} or (
+            self.objective == "mcl" and self.class_weight > 0
+        )
+
+    @property
+    def predicts_poses(self) -> bool:
+        """Whether a second classifier learns the poses."""
+        return self.objective in {"cross-entropy", "joint"} and self.rotations == "task"
 
     @property
     def views(self) -> int:
