@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,6 @@ def speed_table() -> str:
         for row in decoding["speed"]
     ]
     alone, ours, peer, _ = loss["memory"].values()
-    machine = loss["machine"]
     table = [
         f"| {what} | {row['peer']} | {row['times_as_fast']} "
         f"({row['quartiles'][0]} to {row['quartiles'][1]}) |"
@@ -210,12 +210,21 @@ def speed_table() -> str:
         f"{alone:,.0f} are torch and the batch; pytorch-metric-learning: {peer:,.0f} MiB."
     )
     records = (loss, density, augmentation, training, scoring, decoding)
-    links = ", ".join(link_from(PERFORMANCE, record) for record in records)
-    source = (
-        f"Measured on {machine['threads']} threads of an {machine['processor']}; records: {links}."
-    )
+    source = f"Records: {'; '.join(_records_by_machine(records))}."
     head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
     return "\n".join([*head, *table, "", memory, "", source]) + "\n"
+
+
+def _records_by_machine(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield each machine with the records that were made on it."""
+    links: dict[str, list[str]] = {}
+    for record in records:
+        machine = record["machine"]
+        threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+        name = f"{threads} of an {machine['processor']}"
+        links.setdefault(name, []).append(link_from(PERFORMANCE, record))
+    for name, of_machine in links.items():
+        yield f"{', '.join(of_machine)} on {name}"
 
 
 def link_from(page: Path, record: dict[str, Any]) -> str:
