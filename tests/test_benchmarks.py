@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import cpu_preset
+import preset
 import scoring
 import training
 from oddone.detector import Detector, DetectorSettings
@@ -42,17 +42,18 @@ def test_a_detector_is_compared_with_its_network(monkeypatch: pytest.MonkeyPatch
 
 
 def test_folders_of_the_machine_are_left_out_of_a_record() -> None:
-    assert cpu_preset.without_folder("cifar10:some/where") == "cifar10:DIR"
-    assert cpu_preset.without_folder("svhn=svhn:some/where#test") == "svhn=svhn:DIR#test"
+    assert preset.without_folder("cifar10:some/where") == "cifar10:DIR"
+    assert preset.without_folder("svhn=svhn:some/where#test") == "svhn=svhn:DIR#test"
+    assert preset.without_folder("scenes=some/where/scenes.npz") == "scenes=DIR/scenes.npz"
 
 
 def test_a_curve_is_the_mean_loss_of_each_fiftieth_of_a_run() -> None:
     history = [{"loss": float(step)} for step in range(1, 101)]
-    curve = cpu_preset.curve(history)
+    curve = preset.curve(history)
     assert len(curve) == 50
     assert curve[0] == {"step": 2, "loss": 1.5}
     assert curve[-1] == {"step": 100, "loss": 99.5}
-    assert cpu_preset.curve(history[:3]) == [
+    assert preset.curve(history[:3]) == [
         {"step": 1, "loss": 1},
         {"step": 2, "loss": 2},
         {"step": 3, "loss": 3},

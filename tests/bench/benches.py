@@ -17,7 +17,9 @@ TRAINING = 60  # nearest neighbours ask for 50
 def toy_scale(steps: int = 2) -> Scale:
     """Return a scale in which every network has so many steps."""
     settings = tiny_settings(steps=steps, checkpoint_seconds=60.0)
-    return Scale("toy", "a toy", settings, settings, settings, settings.model.encoder_name)
+    return Scale(
+        "toy", "a toy", settings, settings, settings, settings, settings.model.encoder_name
+    )
 
 
 def toy_sets(*oods: str, outliers: bool = True) -> BenchImages:

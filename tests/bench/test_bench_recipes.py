@@ -1,12 +1,15 @@
 """The networks that the tables compare."""
 
+from dataclasses import replace
+
 import pytest
 from benches import toy_scale
 
-from oddone.bench import cpu_scale, paper_scale, recipes
+from oddone.bench import Scale, cpu_scale, paper_scale, recipes
 from oddone.bench.recipes import Plan, Recipe, plan
 from oddone.bench.tables import TABLES
 from oddone.errors import SettingsError
+from oddone.presets import classifier, paper_classifier
 from oddone.training import TrainSettings
 
 ALL = sorted({row.recipe for table in TABLES.values() for row in table.rows}, key=repr)
@@ -39,7 +42,10 @@ def test_mcl_at_the_paper_scale_is_the_paper_preset() -> None:
     assert plan(recipes.MCL, paper_scale(), 0).settings == TrainSettings(epochs=400.0, held_out=0.0)
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in ALL if recipe.start is None])
+CONTRASTS = [recipe for recipe in ALL if recipe.objective != "cross-entropy"]
+
+
+@pytest.mark.parametrize("recipe", [recipe for recipe in CONTRASTS if recipe.start is None])
 def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
     recipe: Recipe,
 ) -> None:
@@ -57,6 +63,19 @@ def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
     assert settings.optimiser.learning_rate == 0.2
     assert planned.start is not None
     assert planned.start.settings.objective == "simclr"
+
+
+@pytest.mark.parametrize(
+    ("scale", "preset"),
+    [(paper_scale(), paper_classifier()), (cpu_scale(10.0), replace(classifier(), held_out=0.0))],
+    ids=["paper", "cpu"],
+)
+def test_cross_entropy_is_trained_by_its_own_recipe(scale: Scale, preset: TrainSettings) -> None:
+    assert plan(recipes.CROSS_ENTROPY, scale, 0).settings == preset
+    with_poses = plan(recipes.ROTATION, scale, 0).settings
+    assert with_poses == replace(preset, rotations="task")
+    exposed = plan(recipes.OUTLIER_EXPOSURE, scale, 0)
+    assert (exposed.settings, exposed.outliers) == (preset, True)
 
 
 def test_only_the_small_networks_are_resnet_18() -> None:

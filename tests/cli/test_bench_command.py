@@ -19,7 +19,9 @@ Run = Callable[..., tuple[int, str, str]]
 def _toy_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the scale cpu take two steps."""
     settings = tiny_settings(steps=2, checkpoint_seconds=60.0)
-    scale = Scale("cpu", "a toy", settings, settings, settings, settings.model.encoder_name)
+    scale = Scale(
+        "cpu", "a toy", settings, settings, settings, settings, settings.model.encoder_name
+    )
     monkeypatch.setattr("oddone.cli.bench.cpu_scale", lambda _: scale)
 
 

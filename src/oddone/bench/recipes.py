@@ -21,7 +21,9 @@ class Scale:
     words: str
     """What a reader has to know of it, for the caption of a table."""
     at_once: TrainSettings
-    """For what is trained once, with rotations."""
+    """For what is contrasted, with rotations, and trained once."""
+    classifier: TrainSettings
+    """For cross-entropy from the beginning, which has a recipe of its own."""
     before: TrainSettings
     """For what is fine-tuned later."""
     after: TrainSettings
@@ -39,8 +41,11 @@ def paper_scale() -> Scale:
         batch=replace(whole.batch, images=512, poses_per_image=1),
         optimiser=replace(whole.optimiser, learning_rate=0.2),
     )
-    words = "as printed: ResNet-34 (‡: ResNet-18), 400 epochs, 100 more to fine-tune"
-    return Scale("paper", words, whole, whole, after, "resnet18")
+    words = (
+        "as printed: ResNet-34 (‡: ResNet-18), 400 epochs, 100 more to fine-tune; cross-entropy: "
+        "200 epochs by its own recipe"
+    )
+    return Scale("paper", words, whole, presets.paper_classifier(), whole, after, "resnet18")
 
 
 def cpu_scale(minutes: float) -> Scale:
@@ -50,7 +55,10 @@ def cpu_scale(minutes: float) -> Scale:
     """
     if not 0 < minutes < float("inf"):
         raise SettingsError(f"minutes={minutes}: choose a positive number")
-    whole = replace(presets.cpu(), minutes=minutes, held_out=0.0)
+    whole, classifier = (
+        replace(preset, minutes=minutes, held_out=0.0)
+        for preset in (presets.cpu(), presets.classifier())
+    )
     half = replace(whole, minutes=minutes / 2)
     rate = FINE_TUNING_RATE * whole.optimiser.learning_rate
     after = replace(half, optimiser=replace(half.optimiser, learning_rate=rate))
@@ -58,7 +66,7 @@ def cpu_scale(minutes: float) -> Scale:
         f"{whole.model.encoder_name} and {minutes:g} minutes of training for every row (‡ too); "
         f"fine-tuned: half of them before, half after"
     )
-    return Scale("cpu", words, whole, half, after, whole.model.encoder_name)
+    return Scale("cpu", words, whole, classifier, half, after, whole.model.encoder_name)
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,9 @@ class Plan(NamedTuple):
 def plan(recipe: Recipe, scale: Scale, seed: int) -> Plan:
     """Return how a recipe is trained at a scale."""
     if recipe.start is None:
-        return Plan(
-            recipe.name, _settings(recipe, scale, scale.at_once, seed), None, recipe.outliers
-        )
+        by_itself = recipe.objective == "cross-entropy"
+        length = scale.classifier if by_itself else scale.at_once
+        return Plan(recipe.name, _settings(recipe, scale, length, seed), None, recipe.outliers)
     before = _settings(recipe.start, scale, scale.before, seed)
     return Plan(
         recipe.name,

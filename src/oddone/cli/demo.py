@@ -27,7 +27,7 @@ from oddone.errors import SettingsError
 from oddone.evaluation import Evaluation, as_json, evaluate, evaluate_scores
 from oddone.files import write_json
 from oddone.metrics import accuracy
-from oddone.presets import demo as demo_settings
+from oddone.presets import classifier, demo as demo_settings
 from oddone.report import draw_explanation, save_figure
 from oddone.scoring import score_images
 from oddone.training import RunDirectory, TrainSettings, split_held_out
@@ -102,9 +102,9 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
     run = _train(out / "mcl", images.training, settings)
     detector = fit_and_save_detector(run, images.training)
     say(f"   {describe_threshold(detector)}")
-    say("2. For comparison, cross-entropy: the same network for as long")
-    plain = replace(settings, objective="cross-entropy", rotations="none")
-    classifier = _train(out / "cross-entropy", images.training, plain)
+    say("2. For comparison, cross-entropy: the same network for as long, by its own recipe")
+    plain = replace(classifier(), minutes=settings.minutes)
+    run_of_classifier = _train(out / "cross-entropy", images.training, plain)
     say("3. Garments never shown, and digits")
     with progress_bar() as progress:
         upright = Detector.fit(
@@ -118,7 +118,7 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
             "MCL, eight views": evaluate(detector, images.test, images.oods, progress=progress),
             "MCL, one view": evaluate(upright, images.test, images.oods, progress=progress),
         }
-    return detector, results | _cross_entropy_results(classifier, images)
+    return detector, results | _cross_entropy_results(run_of_classifier, images)
 
 
 def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirectory:
