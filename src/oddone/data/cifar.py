@@ -1,24 +1,24 @@
 """CIFAR-10 and CIFAR-100 from their official Python files, extracted or in the archive.
 
-The files are pickles, and loading a pickle can run any program. So they are read by an unpickler
-that accepts arrays and plain containers and refuses everything else.
+The files are pickles, and loading a pickle can run any program. So they are read without an
+unpickler (`oddone.data.pickled_dict`).
 """
 
-import io
-import pickle
 import tarfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oddone.data.arrays import image_set
 from oddone.data.image_set import ImageSet, SplitName
+from oddone.data.pickled_dict import PickledArray, read_pickled_dict
 from oddone.errors import DataError
 
-MOST_BYTES = 512 * 2**20  # the largest official file has 170 MB
+MOST_BYTES = 256 * 2**20  # the largest official file has 170 MB
+LONGEST_NAME = 200  # characters in the name of a class
 PIXELS = 3 * 32 * 32
 
 
@@ -201,14 +201,10 @@ class _CifarFile(NamedTuple):
 
 
 def _parse_batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarFile:
-    held = safe_unpickle(content, name)
-    pixels, labels = held.get("data"), held.get(edition.labels)
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.dtype != np.uint8
-        or pixels.ndim != 2
-        or pixels.shape[1] != PIXELS
-    ):
+    held = read_pickled_dict(content, name)
+    array, labels = held.get("data"), held.get(edition.labels)
+    pixels = array.pixels(PIXELS) if isinstance(array, PickledArray) else None
+    if pixels is None:
         raise DataError(
             f"{name} has no `data` of uint8 in rows of {PIXELS}; get it from its authors"
         )
@@ -220,86 +216,28 @@ def _parse_batch(edition: Edition, content: bytes, classes: int, name: str) -> _
     outside = [label for label in labels if type(label) is not int or not 0 <= label < classes]
     if outside:
         raise DataError(
-            f"{name} holds the label {outside[0]!r}, which is not one of 0 to {classes - 1}; "
+            f"{name} holds the label {_shown(outside[0])}, which is not one of 0 to {classes - 1}; "
             f"get it from its authors"
         )
     return _CifarFile(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
 
 
 def _parse_class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:
-    names = safe_unpickle(content, name).get(edition.names)
-    if not isinstance(names, list) or len(names) != len(edition.classes):
+    names = read_pickled_dict(content, name).get(edition.names)
+    if (
+        not isinstance(names, list)
+        or len(names) != len(edition.classes)
+        or not all(isinstance(each, str) and len(each) <= LONGEST_NAME for each in names)
+    ):
         raise DataError(
             f"{name} has no list `{edition.names}` of {len(edition.classes)} names; "
             f"remove the file or get it from its authors"
         )
-    return tuple(_text(name) for name in names)
+    return tuple(names)
 
 
-def _text(name: object) -> str:
-    return name.decode("latin1") if isinstance(name, bytes) else str(name)
-
-
-def safe_unpickle(content: bytes, name: str) -> dict[str, Any]:
-    """Return the dict in a pickle of arrays, containers, text and numbers; refuse anything else."""
-    try:
-        held = _Unpickler(io.BytesIO(content), encoding="latin1", name=name).load()
-    except DataError:
-        raise
-    # Truncated, no pickle at all, or a pickle whose parts do not fit together.
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
-        raise DataError(f"{name} is damaged ({error}); get it from its authors") from error
-    if not isinstance(held, dict):
-        raise DataError(f"{name} holds no dict but {type(held).__name__}; get it from its authors")
-    return {_text(key): value for key, value in held.items()}
-
-
-def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
-    """Return the bytes that old pickle protocols write as latin1 text; refuse any other codec."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded by {encoding!r}")
-    return text.encode("latin1")
-
-
-def _empty_bytes() -> bytes:
-    """Return b'', which the old protocols write as a call of `bytes` without arguments."""
-    return b""
-
-
-# NumPy has moved this function and warns when the old place is imported, so take it from an array.
-_reconstruct = np.empty(0).__reduce__()[0]
-_ADMITTED = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _encode_latin1,
-    ("builtins", "bytes"): _empty_bytes,
-    ("__builtin__", "bytes"): _empty_bytes,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    """An unpickler that finds only the few names in `_ADMITTED`."""
-
-    def __init__(self, stream: io.BytesIO, *, encoding: str, name: str) -> None:
-        super().__init__(stream, encoding=encoding)
-        self._name = name
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ADMITTED:
-            raise DataError(
-                f"{self._name} asks for {module}.{name}, which no CIFAR file needs and which "
-                f"may do harm; nothing was run. Get the file from its authors"
-            )
-        return _ADMITTED[module, name]
+def _shown(label: object) -> str:
+    """Return a label for a message; in a file of somebody else it may be anything."""
+    if isinstance(label, str):
+        return repr(label[:40])
+    return repr(label) if isinstance(label, int | float) else type(label).__name__
