@@ -1,10 +1,11 @@
+import os
 import threading
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import CORNERS, bomb_png, encoded, noise, quarters
+from pictures import CORNERS, bomb_png, encoded, noise, png_without_palette, quarters
 from PIL import Image
 
 import oddone.data.decode as decoding
@@ -237,6 +238,34 @@ def test_any_damage_is_a_broken_image_and_nothing_else() -> None:
                 assert decode(content.tobytes(), 8).shape == (3, 8, 8)
             except BrokenImageError as error:
                 assert str(error)  # noqa: PT017, either outcome is fine
+
+
+@pytest.mark.parametrize("error", [MemoryError(), AssertionError(), RecursionError("deep")])
+@pytest.mark.parametrize("place", ["PIL.ImageFile.ImageFile.load", "PIL.Image.Image.resize"])
+def test_whatever_a_decoder_raises_is_the_reason(
+    error: Exception, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(place, fail)
+    reason = "it takes more memory than there is" if error.args == () else "damaged: deep"
+    reason = "damaged" if isinstance(error, AssertionError) else reason
+    with pytest.raises(BrokenImageError, match=f"^{reason}$"):
+        decode(encoded(noise(), "PNG"), 8)
+
+
+def test_colours_of_a_palette_that_is_not_there_are_damage() -> None:
+    with pytest.raises(BrokenImageError, match="^damaged$"):
+        decode(png_without_palette(), 8)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(BrokenImageError, match="^not a regular file$"):
+        decode(tmp_path / "a.png", 8)
+    assert shorter_side(tmp_path / "a.png") is None
 
 
 def test_the_shorter_side_is_read_from_the_header(tmp_path: Path) -> None:
