@@ -166,7 +166,7 @@ def test_files_too_large_to_be_true_are_refused(
     archive = archived(folder, tmp_path / "a.tar.gz")
     with (folder / "test_batch").open("r+b") as stream:
         stream.truncate(257 * 2**20)  # sparse: takes no room
-    with pytest.raises(DataError, match="test_batch has 257 MB, more than the 256 MB"):
+    with pytest.raises(DataError, match="test_batch there are 257 MB, more than the 256 MB"):
         read_cifar10(folder, "test")
     monkeypatch.setattr("oddone.data.cifar.MOST_BYTES", 100)
     with pytest.raises(DataError, match="more than the 0 MB"):

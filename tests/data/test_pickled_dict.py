@@ -1,5 +1,4 @@
 import pickle
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import given, strategies
 
 import oddone.data.pickled_dict as pickles
+from memory import memory_below
 from oddone.data.cifar import read_cifar10
 from oddone.data.pickled_dict import PickledArray, read_pickled_dict
 from oddone.errors import DataError
@@ -95,12 +95,8 @@ def test_an_array_is_never_laid_over_bytes_of_the_file(
 )
 def test_no_file_chooses_how_much_memory_is_taken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "test_batch").write_bytes(content)
-    tracemalloc.start()
-    with pytest.raises(DataError, match="test_batch of"):
+    with memory_below(10 * 2**20), pytest.raises(DataError, match="test_batch of"):
         read_cifar10(tmp_path, "test")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10 * 2**20
 
 
 def test_the_number_of_operations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,26 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
 from oddone.data.file_tree import stat_or_reason
 from oddone.data.formats import START, format_of, reader_or_reason
+from oddone.data.limits import decoding_budget
 from oddone.errors import OddOneError
 from oddone.progress import Progress
 
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
+BUDGET = decoding_budget()
+"""Memory for all pictures that are decoded at a time: others wait, and a larger one is refused."""
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
+
+# Bytes that a pixel takes at the worst moment, as measured: decoded, in RGB and upright; with alpha
+# also on white; and inside the decoder, where that does not work in strips.
+_PER_PIXEL = 12
+_PER_PIXEL_WITH_ALPHA = 20
+_IN_THE_DECODER = {"WEBP": 12, "AVIF": 12, "JPEG2000": 12, "HEIF": 8}
+_OF_PROGRESSIVE_JPEG = 6  # two for each coefficient
+_TILE_WIDTH, _TILE_LENGTH = 322, 323  # of a TIFF, whose tile may be larger than the picture
 
 _ORIENTATION = 0x0112  # the EXIF tag, and the operation that undoes each of its values
 _UPRIGHT = {
@@ -63,8 +74,8 @@ def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
     """Return the image as `decode` does, and whether it was enlarged."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    with damage_explained():
-        return resize_picture(read_picture(source, at_least=2 * size), size)
+    with damage_explained(), open_picture(source, at_least=2 * size) as picture:
+        return resize_picture(picture, size)
 
 
 def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
@@ -82,16 +93,45 @@ def resize_picture(picture: Image.Image, size: int) -> DecodedImage:
     return DecodedImage(image, enlarged=min(picture.size) < size)
 
 
-def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
-    """Return the whole picture in RGB and upright. Raises BrokenImageError if it cannot be read.
+def read_picture(source: Path | bytes) -> Image.Image:
+    """Return the whole picture in RGB and upright. Raises BrokenImageError if it cannot be read."""
+    with open_picture(source) as picture:
+        return picture
+
+
+@contextmanager
+def open_picture(source: Path | bytes, at_least: int | None = None) -> Iterator[Image.Image]:
+    """Yield the picture as `read_picture` returns it; until it is left, its memory is reserved.
 
     With `at_least`, a JPEG may come out smaller, but no side below that many pixels: its decoder
-    saves time by skipping detail.
+    saves time and memory by skipping detail.
     """
     with _open(source) as image:
+        width, height = image.size
         if at_least is not None and image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (at_least, at_least))
-        return to_rgb(image)
+        taken = _bytes_to_decode(image, width * height)
+        if taken > BUDGET.total:
+            raise BrokenImageError(
+                f"{width} x {height} pixels take {taken / 2**20:,.0f} MB to decode, more than "
+                f"{BUDGET.total / 2**20:,.0f} MB: make it smaller"
+            )
+        with BUDGET.reserve(taken):
+            yield to_rgb(image)
+
+
+def _bytes_to_decode(image: ImageFile.ImageFile, whole_pixels: int) -> int:
+    """Return about how many bytes it takes to decode a picture, of which the header is read."""
+    width, height = image.size  # as it will be decoded
+    has_alpha = image.has_transparency_data or image.mode.startswith(("I", "F"))
+    each = _PER_PIXEL_WITH_ALPHA if has_alpha else _PER_PIXEL
+    taken = width * height * (each + _IN_THE_DECODER.get(image.format or "", 0))
+    if image.info.get("progressive"):
+        taken += whole_pixels * _OF_PROGRESSIVE_JPEG
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        tile = int(image.tag_v2.get(_TILE_WIDTH, 0)) * int(image.tag_v2.get(_TILE_LENGTH, 0))
+        taken += tile * _PER_PIXEL
+    return taken
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -17,7 +17,7 @@ from oddone.data.decode import (
     BrokenImageError,
     damage_explained,
     in_parallel,
-    read_picture,
+    open_picture,
     without_warnings,
 )
 from oddone.data.formats import ENDINGS
@@ -139,8 +139,8 @@ def _resize_files(
 
     def attempt(path: str) -> Image.Image | BrokenFile:
         try:
-            with damage_explained():
-                return resize(read_picture(folder / path))
+            with damage_explained(), open_picture(folder / path) as picture:
+                return resize(picture)
         except BrokenImageError as error:
             return BrokenFile(path, str(error))
 
