@@ -45,15 +45,26 @@ def heic(image: Image.Image, **options: object) -> bytes:
 
 def bomb_png(width: int = 12000, height: int = 90000) -> bytes:
     """Return a small PNG file whose header promises that many pixels."""
+    return png(width, height, _RGB, bytes(100))
+
+
+def png_without_palette() -> bytes:
+    """Return a PNG of one pixel, whose colour is looked up in a palette that is not there."""
+    return png(1, 1, _INDEXED, bytes(2))
+
+
+_RGB, _INDEXED = 2, 3
+
+
+def png(width: int, height: int, colours: int, rows: bytes) -> bytes:
+    """Return a PNG file with this header and these rows, whether they fit together or not."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + content))
         return struct.pack(">I", len(content)) + kind + content + check
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    content = (
-        chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
-    )
+    header = struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0)
+    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + content
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -104,6 +105,38 @@ def test_a_moved_folder_keeps_its_entry_and_names_the_new_place(
     assert moved.paths[0] == str(tmp_path / "moved" / "cat" / "0.png")
 
 
+def make_twins(tmp_path: Path) -> tuple[Path, Path]:
+    """Return two folders whose files differ in their pixels alone."""
+    folders = tmp_path / "one", tmp_path / "other"
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        noise(seed).save(folder / "a.bmp")
+        os.utime(folder / "a.bmp", ns=(10**18, 10**18))
+    return folders
+
+
+def test_a_folder_never_gets_the_pixels_of_another(tmp_path: Path) -> None:
+    one, other = (read_flat_folder(folder) for folder in make_twins(tmp_path))
+    np.testing.assert_array_equal(one.images[0], decode(tmp_path / "one" / "a.bmp", 32))
+    np.testing.assert_array_equal(other.images[0], decode(tmp_path / "other" / "a.bmp", 32))
+
+
+def test_a_file_whose_time_was_set_back_is_decoded_again(tmp_path: Path, calls: list[Path]) -> None:
+    one, other = make_twins(tmp_path)
+    read_flat_folder(one)
+    (one / "a.bmp").write_bytes((other / "a.bmp").read_bytes())
+    os.utime(one / "a.bmp", ns=(10**18, 10**18))
+    image_set = read_flat_folder(one)
+    assert len(calls) == 2
+    np.testing.assert_array_equal(image_set.images[0], decode(other / "a.bmp", 32))
+
+
+def test_a_copy_that_keeps_the_times_has_the_same_fingerprint(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root, tmp_path / "copy")
+    copied = read_labelled_folder(tmp_path / "copy")
+    assert copied.fingerprint == read_labelled_folder(root).fingerprint
+
+
 def damage_images(entry: Path) -> None:
     with (entry / "images.npy").open("r+b") as stream:
         stream.truncate(1000)
@@ -157,16 +190,18 @@ def test_a_damaged_entry_is_rebuilt(root: Path, cache: Path, damage: object) -> 
     assert callable(damage)
     first = read_labelled_folder(root)
     expected = np.array(first.images)
-    damage(cache / first.fingerprint)
+    (entry,) = cache.iterdir()
+    damage(entry)
     again = read_labelled_folder(root)
     np.testing.assert_array_equal(again.images, expected)
-    assert [path.name for path in cache.iterdir()] == [first.fingerprint]
+    assert list(cache.iterdir()) == [entry]
 
 
 def test_a_file_in_place_of_an_entry_is_replaced(root: Path, cache: Path) -> None:
-    first = read_labelled_folder(root)
+    read_labelled_folder(root)
+    (entry,) = cache.iterdir()
     clean_cache()
-    (cache / first.fingerprint).write_text("in the way")
+    entry.write_text("in the way")
     assert len(read_labelled_folder(root)) == 5
 
 
@@ -197,7 +232,7 @@ def test_threads_that_build_the_same_entry_all_end_well(tmp_path: Path, cache: P
     assert len(results) == 4
     for result in results[1:]:
         assert_same(result, results[0])
-    assert [path.name for path in cache.iterdir()] == [results[0].fingerprint]
+    assert len(list(cache.iterdir())) == 1
 
 
 def test_processes_that_build_the_same_entry_all_end_well(tmp_path: Path, cache: Path) -> None:

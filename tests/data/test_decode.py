@@ -1,14 +1,18 @@
+import os
+import struct
 import threading
+import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import CORNERS, bomb_png, encoded, noise, quarters
+from pictures import CORNERS, bomb_png, encoded, noise, png_without_palette, quarters
 from PIL import Image
 
 import oddone.data.decode as decoding
 from oddone.data.decode import BrokenImageError, decode, in_parallel, shorter_side
+from oddone.data.limits import MemoryBudget, decoding_budget
 
 
 def corners(image: np.ndarray) -> list[tuple[int, ...]]:
@@ -214,6 +218,76 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch)
         decode(bomb_png(17_895_698, 10), 32)
 
 
+@pytest.mark.parametrize("form", ["WEBP", "PNG", "GIF", "TIFF", "AVIF", "JPEG2000", "BMP"])
+def test_a_picture_that_takes_more_than_all_memory_for_decoding_is_refused(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = encoded(Image.new("RGB", (300, 300)), form)  # a few hundred bytes in some
+    monkeypatch.setattr("oddone.data.decode.BUDGET", MemoryBudget(2**20))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("decoded"))
+    with pytest.raises(BrokenImageError, match="300 x 300 pixels take . MB to decode, more than 1"):
+        decode(content, 32)
+
+
+def test_a_jpeg_is_decoded_in_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oddone.data.decode.BUDGET", MemoryBudget(2**20))
+    picture = Image.new("RGB", (900, 900), "lime")
+    assert (decode(encoded(picture, "JPEG"), 32)[1] > 250).all()
+    with pytest.raises(BrokenImageError, match="take 5 MB to decode"):  # it keeps every detail
+        decode(encoded(picture, "JPEG", progressive=True), 32)
+
+
+def test_a_tile_may_not_be_larger_than_all_memory_for_decoding() -> None:
+    tags = {
+        256: 1,
+        257: 1,
+        258: 8,
+        259: 5,
+        262: 1,
+        277: 1,
+        322: 60_000,
+        323: 60_000,
+        324: 8,
+        325: 4,
+    }
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    content = b"II*\0" + struct.pack("<IIH", 12, 0, len(tags)) + entries + bytes(4)
+    with pytest.raises(BrokenImageError, match="take 41,.* MB to decode"):
+        decode(content, 32)
+
+
+def test_threads_decode_only_what_fits_into_memory_at_a_time() -> None:
+    budget, lock = MemoryBudget(100), threading.Lock()
+    held = most = 0
+
+    def work(wanted: int) -> None:
+        nonlocal held, most
+        with budget.reserve(wanted):
+            with lock:
+                held += wanted
+                most = max(most, held)
+            time.sleep(0.0005)
+            with lock:
+                held -= wanted
+
+    threads = [threading.Thread(target=work, args=(10 * (i % 10 + 1),)) for i in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 20 < most <= 100
+
+
+def test_the_budget_follows_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < decoding_budget().total <= 2**30
+    sizes = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", sizes.__getitem__, raising=False)
+    monkeypatch.setattr(os, "sysconf_names", sizes, raising=False)
+    assert decoding_budget().total == 1_024_000
+    monkeypatch.delattr(os, "sysconf")
+    assert decoding_budget().total == 2**30
+
+
 def test_large_but_legal_pictures_raise_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 1000)  # where Pillow begins to warn
     before = list(warnings.filters)
@@ -237,6 +311,34 @@ def test_any_damage_is_a_broken_image_and_nothing_else() -> None:
                 assert decode(content.tobytes(), 8).shape == (3, 8, 8)
             except BrokenImageError as error:
                 assert str(error)  # noqa: PT017, either outcome is fine
+
+
+@pytest.mark.parametrize("error", [MemoryError(), AssertionError(), RecursionError("deep")])
+@pytest.mark.parametrize("place", ["PIL.ImageFile.ImageFile.load", "PIL.Image.Image.resize"])
+def test_whatever_a_decoder_raises_is_the_reason(
+    error: Exception, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(place, fail)
+    reason = "it takes more memory than there is" if error.args == () else "damaged: deep"
+    reason = "damaged" if isinstance(error, AssertionError) else reason
+    with pytest.raises(BrokenImageError, match=f"^{reason}$"):
+        decode(encoded(noise(), "PNG"), 8)
+
+
+def test_colours_of_a_palette_that_is_not_there_are_damage() -> None:
+    with pytest.raises(BrokenImageError, match="^damaged$"):
+        decode(png_without_palette(), 8)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(BrokenImageError, match="^not a regular file$"):
+        decode(tmp_path / "a.png", 8)
+    assert shorter_side(tmp_path / "a.png") is None
 
 
 def test_the_shorter_side_is_read_from_the_header(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memory import memory_below
 from oddone.data.idx import read_idx
 from oddone.errors import DataError
 
@@ -73,8 +74,11 @@ def test_a_missing_split_suggests_the_other(tmp_path: Path) -> None:
         (idx(LABELS) + bytes(20), "starts with 00 00 08 01"),
         (idx(GREY)[:-1], "4 x 28 x 28 = 3136 bytes but has 3135"),
         (idx(GREY) + b"x", "3136 bytes but has more"),
-        (bytes((0, 0, 8, 3)) + b"\xff" * 12, "more than 4 GB"),
-        (idx(GREY[:0]), "holds 0 images"),
+        (bytes((0, 0, 8, 3)) + b"\xff" * 12, "too many for a file of .. bytes"),
+        (bytes((0, 0, 8, 3)) + struct.pack(">3I", 2**10, 2**10, 2**10), "too many for a file of"),
+        (idx(GREY[:0]), "holds 0 x 28 x 28 = 0 bytes: nothing"),
+        (idx(GREY[:, :0]), "holds 4 x 0 x 28 = 0 bytes: nothing"),
+        (bytes((0, 0, 8, 3)) + bytes(4) + b"\xff" * 8, "= 0 bytes: nothing"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -84,8 +88,16 @@ def test_damage_is_named(tmp_path: Path, content: bytes, message: str) -> None:
         read_idx(path)
     packed = tmp_path / "x-images-idx3-ubyte.gz"
     packed.write_bytes(gzip.compress(content))
-    with pytest.raises(DataError, match=message):
+    with memory_below(10 * 2**20), pytest.raises(DataError, match=message):
         read_idx(packed)
+
+
+def test_a_packed_file_does_not_unpack_to_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "x-images-idx3-ubyte.gz"
+    content = bytes((0, 0, 8, 3)) + struct.pack(">3I", 2**7, 2**10, 2**10) + bytes(2**27)
+    path.write_bytes(gzip.compress(content, 1))  # 128 MB in less than one
+    with pytest.raises(DataError, match=r"too many for a file of \d+ bytes; .* or unpack it"):
+        read_idx(path)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 1000])

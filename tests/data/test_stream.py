@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import bomb_png, encoded, lock, make_folder, noise
+from pictures import bomb_png, encoded, lock, make_folder, noise, png_without_palette
 from PIL import Image
 
 from oddone.data import ImageSet, StreamedImage, load, stream
@@ -42,6 +42,7 @@ def odd(tmp_path: Path) -> Path:
         "bomb.png": bomb_png(),
         "cut.png": whole[: len(whole) // 2],
         "empty.png": b"",
+        "no palette.png": png_without_palette(),
         "notes.txt": b"no picture, and does not say so",
         "text.png": b"no picture",
         "sub/last.png": whole,
@@ -61,6 +62,7 @@ REASONS = {
     "cut.png": "truncated",
     "empty.png": "empty file",
     "gone.png": "no such file or directory",
+    "no palette.png": "damaged",
     "pipe.png": "not a regular file",
     "text.png": "not an image of a known format",
     "\N{SNOWMAN} [red]\x1b[31m.png": None,

@@ -453,6 +453,18 @@ def test_an_image_of_another_size_is_resized_as_files_are(
         assert torch.equal(detector(image).scores, detector(resized[None]).scores)
 
 
+def test_a_damaged_picture_is_named(detector: Detector, tmp_path: Path) -> None:
+    Image.new("RGB", (20, 20)).save(tmp_path / "cut.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:45])
+    with pytest.raises(DataError, match="cut.png cannot be read as an image: truncated"):
+        detector(tmp_path / "cut.png")
+    with (
+        Image.open(tmp_path / "cut.png") as picture,
+        pytest.raises(DataError, match="a PIL image cannot be read: truncated; leave it out"),
+    ):
+        detector(picture)
+
+
 def test_a_grey_image_and_a_transparent_one_are_images_too(detector: Detector) -> None:
     grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
     as_colour = np.repeat(grey[:, :, None], 3, axis=2)

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +13,11 @@ from PIL import Image
 
 from oddone.data.decode import central_square, in_parallel
 from oddone.data.image_set import ImageSet
+from oddone.data.npy_file import map_npy, read_npz
 from oddone.errors import DataError
 from oddone.progress import Progress
 
-IMAGES_AT_ONCE = 4096  # images that are converted or hashed at a time, to bound the memory it takes
+BYTES_AT_ONCE = 16 * 2**20  # of images that are converted or hashed at a time
 
 
 class EncodedLabels(NamedTuple):
@@ -35,12 +34,9 @@ def read_arrays(path: Path) -> ImageSet:
     Labels are numbers or strings of any values; all -1 means none.
     """
     arrays = _load_arrays(path)
-    if "images" not in arrays:
-        held = ", ".join(sorted(arrays)) or "nothing"
-        raise DataError(f"{path} holds {held} but no `images`; save the images by that name")
-    images = as_pixels(arrays["images"], str(path))
-    if len(images) == 0:
+    if arrays["images"].shape[:1] == (0,):
         raise DataError(f"{path} holds 0 images; save at least one")
+    images = as_pixels(arrays["images"], str(path))
     labels, names = arrays.get("labels"), arrays.get("classes")
     if labels is None:
         return image_set(images, None, (), f"arrays:{path}")
@@ -139,38 +135,33 @@ def to_picture(pixels: np.ndarray) -> Image.Image:
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of the file by name. Pickled objects are refused."""
-    try:
-        if path.suffix.lower() == ".npy":
-            return {"images": np.load(path, mmap_mode="r", allow_pickle=False)}
-        with path.open("rb") as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as held:
-            wanted = ("images", "labels", "classes")
-            if "images" not in held.files:
-                return {name: np.empty(0) for name in held.files}
-            return {name: held[name] for name in wanted if name in held.files}
-    # A truncated file, or a file of another kind. Pickled objects are a ValueError too.
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            f"cannot read {path} as NumPy arrays: {error}; "
-            f"save plain arrays with np.savez(path, images=..., labels=...) or np.save"
-        ) from error
+    if path.suffix.lower() == ".npy":
+        return {"images": map_npy(path)}
+    held = read_npz(path, ("images", "labels", "classes"))
+    if "images" not in held:
+        names = ", ".join(sorted(held)) or "nothing"
+        raise DataError(f"{path} holds {names} but no `images`; save the images by that name")
+    return {name: array for name, array in held.items() if array is not None}
 
 
 def _as_bytes(images: np.ndarray, name: str) -> np.ndarray:
     if images.dtype == np.uint8:
         return images
+    if 0 in images.shape or images.ndim == 0:
+        raise DataError(f"images of {name} have shape {images.shape}; give at least a pixel")
     if images.dtype.kind != "f":
         raise DataError(
             f"images of {name} are {images.dtype}; give uint8 from 0 to 255 or floats from 0 to 1"
         )
     converted = np.empty(images.shape, dtype=np.uint8)
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        part = images[start : start + IMAGES_AT_ONCE]
+    for some in _slices(images):
+        part = images[some]
         if not (part.min() >= 0 and part.max() <= 1):  # this refuses not-a-number too
             raise DataError(
                 f"images of {name} are floats from {part.min():g} to {part.max():g}; "
                 f"bring them to 0 to 1, or give uint8 from 0 to 255"
             )
-        converted[start : start + IMAGES_AT_ONCE] = np.rint(part * 255)
+        converted[some] = np.rint(part * 255)
     return converted
 
 
@@ -222,7 +213,14 @@ def _text(value: object) -> str:
 
 def _fingerprint(images: np.ndarray, labels: np.ndarray, classes: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps([images.shape, list(classes)]).encode())
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        digest.update(np.ascontiguousarray(images[start : start + IMAGES_AT_ONCE]).data)
+    for some in _slices(images):
+        digest.update(np.ascontiguousarray(images[some]).data)
     digest.update(labels.data)
     return digest.hexdigest()[:16]
+
+
+def _slices(images: np.ndarray) -> Iterator[slice]:
+    """Yield slices that together are all images, of not too many bytes each."""
+    step = max(1, BYTES_AT_ONCE // max(1, images[:1].nbytes))
+    for start in range(0, len(images), step):
+        yield slice(start, start + step)

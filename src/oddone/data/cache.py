@@ -1,7 +1,10 @@
 """A cache on disk: the images of a folder are decoded once, and memory-mapped from then on.
 
-An entry is a directory named by a hash over the files' relative paths, sizes and times, their
-labels, the image size and the version of this format. It holds `images.npy` and `index.json`.
+An entry is a directory named by a hash over the folder's device and inode, the files' relative
+paths, sizes, times, devices and inodes, their labels, the image size and the version of this
+format. No two folders have all of these in common, nor has a file before and after a change: the
+system, and nobody else, sets the time of the last change of an inode (ctime). An entry holds
+`images.npy` and `index.json`.
 The features of images lie beside the entries; `oddone.selection.embedding` writes them.
 """
 
@@ -41,6 +44,8 @@ class ListedFile(NamedTuple):
     label: int
     bytes: int
     mtime_ns: int
+    identity: tuple[int, int, int]
+    """Its device, its inode, and when that last changed (ctime), in nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,21 @@ class Listing:
     """How many files are no pictures, by their endings."""
 
     def fingerprint(self, size: int) -> str:
-        """Return a hash that changes with the files and labels, but not with the root's path."""
-        identity = json.dumps([VERSION, size, self.classes, self.files])
-        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+        """Return a hash that changes with the files and labels, but not with where they are.
+
+        A copy that keeps the times has it too.
+        """
+        files = [file[:-1] for file in self.files]
+        return _hash([VERSION, size, self.classes, files])
+
+    def cache_key(self, size: int) -> str:
+        """Return a hash that no other folder has, and which changes with every change of a file.
+
+        A folder that is moved keeps it, a copy does not.
+        """
+        status = self.root.stat()
+        place = (status.st_dev, status.st_ino)
+        return _hash(["key", VERSION, place, size, self.classes, self.files])
 
 
 class CacheSize(NamedTuple):
@@ -71,9 +88,13 @@ class CacheSize(NamedTuple):
     bytes: int
 
 
+def _hash(identity: list[object]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+
 def load_or_decode(listing: Listing, size: int, progress: Progress | None = None) -> ImageSet:
     """Return the listed images from the cache; if they are not there, decode them into it first."""
-    entry = _folder() / listing.fingerprint(size)
+    entry = _folder() / listing.cache_key(size)
     for _ in range(ATTEMPTS):  # another process may clean the cache at the same time
         image_set = _read(entry, listing, size)
         if image_set is not None:
@@ -156,11 +177,11 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         return None
     if images.shape != (len(good), 3, size, size) or images.dtype != np.uint8:
         return None
-    fingerprint = entry.name
+    fingerprint = listing.fingerprint(size)
     if any(file.reason == NEEDS_HEIF for file in broken):
         if heic_is_readable():
             return None  # it was decoded before the package was installed
-        fingerprint = hashlib.sha256(f"{entry.name} without HEIC".encode()).hexdigest()[:16]
+        fingerprint = _hash([fingerprint, "without HEIC"])
     return ImageSet(
         images=images,
         labels=np.array([file.label for file in files], dtype=np.int64),

@@ -1,24 +1,25 @@
 """CIFAR-10 and CIFAR-100 from their official Python files, extracted or in the archive.
 
-The files are pickles, and loading a pickle can run any program. So they are read by an unpickler
-that accepts arrays and plain containers and refuses everything else.
+The files are pickles, and loading a pickle can run any program. So they are read without an
+unpickler (`oddone.data.pickled_dict`).
 """
 
-import io
-import pickle
-import tarfile
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oddone.data.arrays import image_set
 from oddone.data.image_set import ImageSet, SplitName
+from oddone.data.pickled_dict import PickledArray, read_pickled_dict
+from oddone.data.tar_file import open_archive
 from oddone.errors import DataError
 
-MOST_BYTES = 512 * 2**20  # the largest official file has 170 MB
+MOST_BYTES = 256 * 2**20  # the files of the largest official split have 155 MB
+MEMBERS_SEEN = 4  # of an archive, to tell which data set it is
+LONGEST_NAME = 200  # characters in the name of a class
 PIXELS = 3 * 32 * 32
 
 
@@ -129,56 +130,45 @@ def _read_files(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str
         path = below
     elif (path / edition.archive).is_file():
         return _read_archive(edition, path / edition.archive, set(wanted))
-    held = {}
+    held: dict[str, bytes] = {}
     for name in wanted:
         file = path / name
         if file.is_file():
-            _check_bytes(file.stat().st_size, str(file))
-            held[name] = file.read_bytes()
+            _check_bytes(held, file.stat().st_size, str(file))
+            with file.open("rb") as stream:
+                held[name] = stream.read(MOST_BYTES)
     return held
 
 
 def _read_archive(edition: Edition, path: Path, wanted: set[str]) -> dict[str, bytes]:
     """Return the bytes of the wanted files in the archive. Nothing is extracted to disk."""
-    _check_bytes(path.stat().st_size, str(path))
     held: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            for member in archive:
-                _check_bytes(member.size, f"{member.name} in {path}")
-                place = PurePosixPath(member.name)
-                known = place.parent == PurePosixPath(edition.folder) and place.name in wanted
-                content = archive.extractfile(member) if known and member.isfile() else None
-                if content is not None:
-                    held[place.name] = content.read()
-                if len(held) == len(wanted):
-                    break
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise _damaged_archive(path, error) from error
+    with open_archive(path) as archive:
+        for member in archive:
+            place = PurePosixPath(member.name)
+            known = place.parent == PurePosixPath(edition.folder) and place.name in wanted
+            if known and member.is_file:
+                _check_bytes(held, member.size, f"{member.name} in {path}")
+                held[place.name] = archive.content(member)
+            if len(held) == len(wanted):
+                break
     return held
 
 
 def _top_folders(path: Path) -> set[str]:
     """Return the top folders of the first members of an archive."""
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            members = [archive.next() for _ in range(2)]
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise _damaged_archive(path, error) from error
-    return {PurePosixPath(member.name).parts[0] for member in members if member and member.name}
+    with open_archive(path) as archive:
+        members = [PurePosixPath(member.name) for member in islice(archive, MEMBERS_SEEN)]
+    return {place.parts[0] for place in members if place.parts}
 
 
-def _damaged_archive(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"cannot read {path} as a .tar.gz: {error or type(error).__name__}; download it again"
-    )
-
-
-def _check_bytes(size: int, name: str) -> None:
+def _check_bytes(held: Mapping[str, bytes], size: int, name: str) -> None:
+    """Raise a DataError if a file would make all files of a split larger than CIFAR's are."""
+    size += sum(len(content) for content in held.values())
     if size > MOST_BYTES:
         raise DataError(
-            f"{name} has {size // 2**20} MB, more than the {MOST_BYTES // 2**20} MB that any CIFAR "
-            f"file could have; get it from its authors"
+            f"with {name} there are {size // 2**20} MB, more than the {MOST_BYTES // 2**20} MB "
+            f"that any split of CIFAR could have; get it from its authors"
         )
 
 
@@ -201,14 +191,10 @@ class _CifarFile(NamedTuple):
 
 
 def _parse_batch(edition: Edition, content: bytes, classes: int, name: str) -> _CifarFile:
-    held = safe_unpickle(content, name)
-    pixels, labels = held.get("data"), held.get(edition.labels)
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.dtype != np.uint8
-        or pixels.ndim != 2
-        or pixels.shape[1] != PIXELS
-    ):
+    held = read_pickled_dict(content, name)
+    array, labels = held.get("data"), held.get(edition.labels)
+    pixels = array.pixels(PIXELS) if isinstance(array, PickledArray) else None
+    if pixels is None:
         raise DataError(
             f"{name} has no `data` of uint8 in rows of {PIXELS}; get it from its authors"
         )
@@ -220,86 +206,28 @@ def _parse_batch(edition: Edition, content: bytes, classes: int, name: str) -> _
     outside = [label for label in labels if type(label) is not int or not 0 <= label < classes]
     if outside:
         raise DataError(
-            f"{name} holds the label {outside[0]!r}, which is not one of 0 to {classes - 1}; "
+            f"{name} holds the label {_shown(outside[0])}, which is not one of 0 to {classes - 1}; "
             f"get it from its authors"
         )
     return _CifarFile(pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64))
 
 
 def _parse_class_names(edition: Edition, content: bytes, name: str) -> tuple[str, ...]:
-    names = safe_unpickle(content, name).get(edition.names)
-    if not isinstance(names, list) or len(names) != len(edition.classes):
+    names = read_pickled_dict(content, name).get(edition.names)
+    if (
+        not isinstance(names, list)
+        or len(names) != len(edition.classes)
+        or not all(isinstance(each, str) and len(each) <= LONGEST_NAME for each in names)
+    ):
         raise DataError(
             f"{name} has no list `{edition.names}` of {len(edition.classes)} names; "
             f"remove the file or get it from its authors"
         )
-    return tuple(_text(name) for name in names)
+    return tuple(names)
 
 
-def _text(name: object) -> str:
-    return name.decode("latin1") if isinstance(name, bytes) else str(name)
-
-
-def safe_unpickle(content: bytes, name: str) -> dict[str, Any]:
-    """Return the dict in a pickle of arrays, containers, text and numbers; refuse anything else."""
-    try:
-        held = _Unpickler(io.BytesIO(content), encoding="latin1", name=name).load()
-    except DataError:
-        raise
-    # Truncated, no pickle at all, or a pickle whose parts do not fit together.
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-    ) as error:
-        raise DataError(f"{name} is damaged ({error}); get it from its authors") from error
-    if not isinstance(held, dict):
-        raise DataError(f"{name} holds no dict but {type(held).__name__}; get it from its authors")
-    return {_text(key): value for key, value in held.items()}
-
-
-def _encode_latin1(text: str, encoding: str = "latin1") -> bytes:
-    """Return the bytes that old pickle protocols write as latin1 text; refuse any other codec."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded by {encoding!r}")
-    return text.encode("latin1")
-
-
-def _empty_bytes() -> bytes:
-    """Return b'', which the old protocols write as a call of `bytes` without arguments."""
-    return b""
-
-
-# NumPy has moved this function and warns when the old place is imported, so take it from an array.
-_reconstruct = np.empty(0).__reduce__()[0]
-_ADMITTED = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _encode_latin1,
-    ("builtins", "bytes"): _empty_bytes,
-    ("__builtin__", "bytes"): _empty_bytes,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    """An unpickler that finds only the few names in `_ADMITTED`."""
-
-    def __init__(self, stream: io.BytesIO, *, encoding: str, name: str) -> None:
-        super().__init__(stream, encoding=encoding)
-        self._name = name
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ADMITTED:
-            raise DataError(
-                f"{self._name} asks for {module}.{name}, which no CIFAR file needs and which "
-                f"may do harm; nothing was run. Get the file from its authors"
-            )
-        return _ADMITTED[module, name]
+def _shown(label: object) -> str:
+    """Return a label for a message; in a file of somebody else it may be anything."""
+    if isinstance(label, str):
+        return repr(label[:40])
+    return repr(label) if isinstance(label, int | float) else type(label).__name__

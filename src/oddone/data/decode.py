@@ -14,13 +14,26 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
+from oddone.data.file_tree import stat_or_reason
 from oddone.data.formats import START, format_of, reader_or_reason
+from oddone.data.limits import decoding_budget
+from oddone.errors import OddOneError
 from oddone.progress import Progress
 
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
+BUDGET = decoding_budget()
+"""Memory for all pictures that are decoded at a time: others wait, and a larger one is refused."""
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
+
+# Bytes that a pixel takes at the worst moment, as measured: decoded, in RGB and upright; with alpha
+# also on white; and inside the decoder, where that does not work in strips.
+_PER_PIXEL = 12
+_PER_PIXEL_WITH_ALPHA = 20
+_IN_THE_DECODER = {"WEBP": 12, "AVIF": 12, "JPEG2000": 12, "HEIF": 8}
+_OF_PROGRESSIVE_JPEG = 6  # two for each coefficient
+_TILE_WIDTH, _TILE_LENGTH = 322, 323  # of a TIFF, whose tile may be larger than the picture
 
 _ORIENTATION = 0x0112  # the EXIF tag, and the operation that undoes each of its values
 _UPRIGHT = {
@@ -32,25 +45,6 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-# What Pillow raises for a damaged file. Its own errors are OSErrors (truncated data, unknown
-# compression) and SyntaxErrors (broken structure); ValueErrors come from impossible headers and
-# unsupported conversions; the others come from plugins that parse nonsense, RuntimeErrors from
-# that for HEIC.
-_DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ZeroDivisionError,
-    struct.error,
-    Image.DecompressionBombError,  # a GIF whose first frame is larger than its header says
-)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -80,7 +74,8 @@ def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
     """Return the image as `decode` does, and whether it was enlarged."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    return resize_picture(read_picture(source, at_least=2 * size), size)
+    with damage_explained(), open_picture(source, at_least=2 * size) as picture:
+        return resize_picture(picture, size)
 
 
 def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
@@ -98,32 +93,58 @@ def resize_picture(picture: Image.Image, size: int) -> DecodedImage:
     return DecodedImage(image, enlarged=min(picture.size) < size)
 
 
-def to_rgb_or_reason(image: Image.Image) -> Image.Image | str:
-    """Return an image of Pillow as `to_rgb` does, or why its file, not read yet, cannot be read."""
-    try:
-        image.load()
-        return to_rgb(image)
-    except BrokenImageError as error:
-        return str(error)
-    except _DAMAGE as error:
-        return _reason(error)
+def read_picture(source: Path | bytes) -> Image.Image:
+    """Return the whole picture in RGB and upright. Raises BrokenImageError if it cannot be read."""
+    with open_picture(source) as picture:
+        return picture
 
 
-def read_picture(source: Path | bytes, at_least: int | None = None) -> Image.Image:
-    """Return the whole picture in RGB and upright. Raises BrokenImageError if it cannot be read.
+@contextmanager
+def open_picture(source: Path | bytes, at_least: int | None = None) -> Iterator[Image.Image]:
+    """Yield the picture as `read_picture` returns it; until it is left, its memory is reserved.
 
     With `at_least`, a JPEG may come out smaller, but no side below that many pixels: its decoder
-    saves time by skipping detail.
+    saves time and memory by skipping detail.
     """
     with _open(source) as image:
+        width, height = image.size
         if at_least is not None and image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (at_least, at_least))
-        image.load()
-        return to_rgb(image)
+        taken = _bytes_to_decode(image, width * height)
+        if taken > BUDGET.total:
+            raise BrokenImageError(
+                f"{width} x {height} pixels take {taken / 2**20:,.0f} MB to decode, more than "
+                f"{BUDGET.total / 2**20:,.0f} MB: make it smaller"
+            )
+        with BUDGET.reserve(taken):
+            yield to_rgb(image)
+
+
+def _bytes_to_decode(image: ImageFile.ImageFile, whole_pixels: int) -> int:
+    """Return about how many bytes it takes to decode a picture, of which the header is read."""
+    width, height = image.size  # as it will be decoded
+    has_alpha = image.has_transparency_data or image.mode.startswith(("I", "F"))
+    each = _PER_PIXEL_WITH_ALPHA if has_alpha else _PER_PIXEL
+    taken = width * height * (each + _IN_THE_DECODER.get(image.format or "", 0))
+    if image.info.get("progressive"):
+        taken += whole_pixels * _OF_PROGRESSIVE_JPEG
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        tile = int(image.tag_v2.get(_TILE_WIDTH, 0)) * int(image.tag_v2.get(_TILE_LENGTH, 0))
+        taken += tile * _PER_PIXEL
+    return taken
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Return an image in RGB, upright by its EXIF orientation, transparent parts on white."""
+    """Return an image in RGB, upright by its EXIF orientation, transparent parts on white.
+
+    Raises BrokenImageError if its file, not read yet, cannot be read.
+    """
+    with damage_explained():
+        image.load()
+        return _upright(image)
+
+
+def _upright(image: Image.Image) -> Image.Image:
     orientation = _orientation(image)
     rgb = _as_rgb(image)
     return rgb.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else rgb
@@ -136,6 +157,21 @@ def shorter_side(path: Path) -> int | None:
             return min(image.size)
     except BrokenImageError:
         return None  # the reason is reported when the file is decoded
+
+
+@contextmanager
+def damage_explained() -> Iterator[None]:
+    """Turn whatever is raised while a picture is read into a BrokenImageError with a reason.
+
+    A list of what decoders raise for damaged files would never be complete: AssertionErrors and
+    MemoryErrors are among it. One picture must not end the work on all others.
+    """
+    try:
+        yield
+    except (BrokenImageError, OddOneError):
+        raise
+    except Exception as error:
+        raise BrokenImageError(_reason(error)) from error
 
 
 @contextmanager
@@ -203,19 +239,21 @@ def _cores() -> int:
 @contextmanager
 def _open(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
     """Open a picture, read its header and check its size. Damage is a BrokenImageError."""
-    try:
-        with _stream(source) as stream:
-            image = _open_header(stream)
-            width, height = image.size
-            if width * height > MOST_PIXELS:
-                raise BrokenImageError(f"{width} x {height} pixels is too large")
-            yield image
-    except _DAMAGE as error:
-        raise BrokenImageError(_reason(error)) from error
+    with damage_explained(), _stream(source) as stream:
+        image = _open_header(stream)
+        width, height = image.size
+        if width * height > MOST_PIXELS:
+            raise BrokenImageError(f"{width} x {height} pixels is too large")
+        yield image
 
 
 def _stream(source: Path | bytes) -> io.BytesIO | io.BufferedReader:
-    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    status = stat_or_reason(source)
+    if isinstance(status, str):
+        raise BrokenImageError(status)
+    return source.open("rb")
 
 
 def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
@@ -241,6 +279,8 @@ def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "it takes more memory than there is"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()  # from the system, such as permission denied
     if isinstance(error, EOFError) or "truncated" in str(error).lower():
@@ -253,8 +293,8 @@ def _reason(error: Exception) -> str:
 def _orientation(image: Image.Image) -> int:
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
-    except _DAMAGE:
-        return 1  # only the metadata is damaged, not the picture
+    except Exception:  # noqa: BLE001, only the metadata is damaged, not the picture
+        return 1
     return orientation if isinstance(orientation, int) else 1
 
 

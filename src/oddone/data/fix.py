@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from oddone.data.decode import BrokenImageError, in_parallel, read_picture, without_warnings
+from oddone.data.decode import (
+    BrokenImageError,
+    damage_explained,
+    in_parallel,
+    open_picture,
+    without_warnings,
+)
 from oddone.data.formats import ENDINGS
 from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError
@@ -133,7 +139,8 @@ def _resize_files(
 
     def attempt(path: str) -> Image.Image | BrokenFile:
         try:
-            return resize(read_picture(folder / path))
+            with damage_explained(), open_picture(folder / path) as picture:
+                return resize(picture)
         except BrokenImageError as error:
             return BrokenFile(path, str(error))
 

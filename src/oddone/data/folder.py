@@ -108,7 +108,8 @@ def list_files(
         if isinstance(status, str):
             skipped.append(BrokenFile(str(root / name), status))
         else:
-            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns))
+            identity = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            files.append(ListedFile(name, label, status.st_size, status.st_mtime_ns, identity))
 
 
 def _list_classes(root: Path, names: Sequence[str]) -> Listing:

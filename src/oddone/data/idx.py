@@ -13,10 +13,11 @@ from jaxtyping import UInt8
 
 from oddone.data.arrays import encode_labels, image_set
 from oddone.data.image_set import ImageSet, SplitName
+from oddone.data.limits import is_plausible
 from oddone.errors import DataError
 
 PREFIXES = {"train": ("train",), "test": ("t10k", "test")}
-MOST_BYTES = 4 * 2**30
+CHUNK = 2**20
 _UNSIGNED_BYTES = 0x08
 
 
@@ -30,8 +31,6 @@ def read_idx(path: Path, split: SplitName = "train") -> ImageSet:
         name = f"{name}#{split}"
         path = _find_images_file(path, split)
     grey = _read_array(path, 3)
-    if len(grey) == 0:
-        raise DataError(f"{path} holds 0 images; give a file that holds some")
     images = np.repeat(grey[:, None], 3, axis=1)
     labels_path = _labels_path(path)
     if labels_path is None:
@@ -90,14 +89,15 @@ def _labels_path(images: Path) -> Path | None:
 def _read_array(path: Path, dims: int) -> UInt8[np.ndarray, "..."]:
     """Return the array in a file: a magic number, the size of each dimension, then the bytes."""
     try:
+        stored = path.stat().st_size
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            return _parse_array(stream, path, dims)
+            return _parse_array(stream, path, dims, stored)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error}); get it from its authors") from error
 
 
 def _parse_array(
-    stream: gzip.GzipFile | io.BufferedReader, path: Path, dims: int
+    stream: gzip.GzipFile | io.BufferedReader, path: Path, dims: int, stored: int
 ) -> UInt8[np.ndarray, "..."]:
     header = stream.read(4 + 4 * dims)
     if len(header) < 4 + 4 * dims or header[:4] != bytes((0, 0, _UNSIGNED_BYTES, dims)):
@@ -108,16 +108,20 @@ def _parse_array(
         )
     shape = struct.unpack(f">{dims}I", header[4:])
     size = math.prod(shape)
-    if size > MOST_BYTES:
+    told = f"{path} says it holds {' x '.join(map(str, shape))} = {size} bytes"
+    if size == 0:
+        raise DataError(f"{told}: nothing; give a file that holds some")
+    if not is_plausible(size, stored):
         raise DataError(
-            f"{path} says it holds {' x '.join(map(str, shape))} bytes, more than "
-            f"{MOST_BYTES // 2**30} GB; split it"
+            f"{told}, too many for a file of {stored} bytes; get it from its authors, or unpack it"
         )
-    content = stream.read(size + 1)
-    if len(content) != size:
-        held = "more" if len(content) > size else f"{len(content)}"
-        raise DataError(
-            f"{path} says it holds {' x '.join(map(str, shape))} = {size} bytes but has {held}; "
-            f"get it from its authors"
-        )
-    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
+    held = 0
+    flat = np.empty(size, np.uint8)
+    while part := stream.read(CHUNK):
+        if held + len(part) > size:
+            raise DataError(f"{told} but has more; get it from its authors")
+        flat[held : held + len(part)] = np.frombuffer(part, np.uint8)
+        held += len(part)
+    if held < size:
+        raise DataError(f"{told} but has {held}; get it from its authors")
+    return flat.reshape(shape)

@@ -14,14 +14,16 @@ from PIL import Image
 
 from oddone.data.arrays import resize_images, to_picture
 from oddone.data.decode import (
+    BrokenImageError,
     DecodedImage,
+    damage_explained,
     decode_or_reason,
     in_parallel,
     resize_picture,
-    to_rgb_or_reason,
+    to_rgb,
     without_warnings,
 )
-from oddone.data.file_tree import look_below, stat_or_reason
+from oddone.data.file_tree import look_below
 from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
@@ -228,7 +230,9 @@ def _stream_files(
         if isinstance(file, BrokenFile):
             return StreamedImage(file.path, None, file.reason)
         name = file if isinstance(file, str) else file.name
-        result = _read_file(file, size) if isinstance(file, str) else _read_given(file, size)
+        result = (
+            decode_or_reason(Path(file), size) if isinstance(file, str) else _read_given(file, size)
+        )
         if isinstance(result, str):
             return StreamedImage(name, None, result)
         return StreamedImage(name, result.image, None, result.enlarged)
@@ -237,20 +241,22 @@ def _stream_files(
         yield from in_parallel(read, files, progress, "images")
 
 
-def _read_file(path: str, size: int) -> DecodedImage | str:
-    status = stat_or_reason(Path(path))
-    return status if isinstance(status, str) else decode_or_reason(Path(path), size)
-
-
 def _read_given(given: _GivenImage, size: int) -> DecodedImage | str:
+    try:
+        with damage_explained():
+            return resize_picture(_given_picture(given), size)
+    except BrokenImageError as error:
+        return str(error)
+
+
+def _given_picture(given: _GivenImage) -> Image.Image:
     if isinstance(given.pixels, np.ndarray):
         try:
-            return resize_picture(to_picture(given.pixels), size)
+            return to_picture(given.pixels)
         except DataError as error:
             raise DataError(f"{given.name}: {error}") from error
     with _LOADING:  # the same image may be given twice, and no two threads may read its file
-        picture = to_rgb_or_reason(given.pixels)
-    return picture if isinstance(picture, str) else resize_picture(picture, size)
+        return to_rgb(given.pixels)
 
 
 def _stream_images(

@@ -1,12 +1,12 @@
 """Street View House Numbers: the cropped digits, `train_32x32.mat` and `test_32x32.mat`."""
 
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from oddone.data.arrays import image_set
 from oddone.data.image_set import ImageSet, SplitName
+from oddone.data.mat_file import read_mat_arrays
 from oddone.errors import DataError
 
 
@@ -26,22 +26,7 @@ def read_svhn(path: Path, split: SplitName = "train") -> ImageSet:
 
 
 def _read(file: Path, name: str) -> ImageSet:
-    import scipy.io  # noqa: PLC0415, a slow import that is rarely needed
-
-    try:
-        held = scipy.io.loadmat(file, variable_names=["X", "y"])
-    # A truncated file, or one of another kind; scipy does not read the HDF5 of newer Matlab.
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        NotImplementedError,
-        scipy.io.matlab.MatReadError,
-        zlib.error,
-    ) as error:
-        raise DataError(f"cannot read {file} ({error}); get it from its authors") from error
+    held = read_mat_arrays(file, ("X", "y"))
     images, labels = held.get("X"), held.get("y")
     if images is None or labels is None:
         raise DataError(f"{file} has no X and y; get it from its authors")
@@ -50,6 +35,8 @@ def _read(file: Path, name: str) -> ImageSet:
             f"X of {file} is {images.dtype} of shape {images.shape}, not uint8 of 32 x 32 x 3 x N; "
             f"get it from its authors"
         )
+    if images.size == 0:
+        raise DataError(f"X of {file} has shape {images.shape}, no pixel; get it from its authors")
     labels = labels.reshape(-1)
     if len(labels) != images.shape[3]:
         raise DataError(
@@ -58,5 +45,5 @@ def _read(file: Path, name: str) -> ImageSet:
     if not np.isin(labels, range(11)).all():
         raise DataError(f"y of {file} holds other labels than 1 to 10; get it from its authors")
     digits = labels.astype(np.int64) % 10  # in the files, the label of the digit 0 is 10
-    channels_first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+    channels_first = np.ascontiguousarray(images.transpose(3, 2, 0, 1))  # Matlab's come last
     return image_set(channels_first, digits, tuple("0123456789"), name)

@@ -45,7 +45,10 @@ def _batch_of_array(images: np.ndarray, size: int) -> Tensor:
 def _resized(image: OneImage, size: int) -> np.ndarray:
     if isinstance(image, str | Path):
         return _decoded(Path(image), size)
-    picture = to_picture(image) if isinstance(image, np.ndarray) else to_rgb(image)
+    try:
+        picture = to_picture(image) if isinstance(image, np.ndarray) else to_rgb(image)
+    except BrokenImageError as error:
+        raise DataError(f"a PIL image cannot be read: {error}; leave it out") from error
     return np.asarray(central_square(picture, size)).transpose(2, 0, 1)
 
 

@@ -1,0 +1,51 @@
+"""How much memory files may take: whoever sends them must not choose it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition
+
+SMALL_BYTES = 64 * 2**20
+"""What any file may unpack to."""
+MOST_RATIO = 50
+"""How many times its own length a file may unpack to beyond that; images shrink to a half."""
+DECODING_BYTES = 2**30
+"""What all pictures that are decoded at a time may take, or a quarter of a smaller memory."""
+
+
+def is_plausible(unpacked: int, stored: int) -> bool:
+    """Return whether so many stored bytes may be taken for so many unpacked ones.
+
+    Formats such as zlib reach a thousand to one, but not with images that anybody would keep.
+    """
+    return unpacked <= max(SMALL_BYTES, MOST_RATIO * stored)
+
+
+class MemoryBudget:
+    """Memory that threads share: who wants some waits until it is free."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._free = total
+        self._changed = Condition()
+
+    @contextmanager
+    def reserve(self, wanted: int) -> Iterator[None]:
+        """Hold so many bytes, at most the total."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= wanted)
+            self._free -= wanted
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += wanted
+                self._changed.notify_all()
+
+
+def decoding_budget() -> MemoryBudget:
+    """Return the budget of this machine for decoding pictures."""
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:  # Windows
+        return MemoryBudget(DECODING_BYTES)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return MemoryBudget(min(DECODING_BYTES, memory // 4))

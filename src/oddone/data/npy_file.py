@@ -1,0 +1,137 @@
+"""Arrays from NumPy's files, .npy and .npz, with every length checked before memory is taken.
+
+A .npz is a zip archive of .npy files. NumPy's own reader allocates what a header says.
+"""
+
+import math
+import os
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Collection
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+
+from oddone.data.limits import is_plausible
+from oddone.errors import DataError
+
+CHUNK = 2**20
+KINDS = "biufcUSmM"
+"""The kinds of numbers, text and times: all but objects, which are pickles, and records."""
+_PACKERS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+
+
+class _DamageError(Exception):
+    """The file is none of NumPy's, or not a whole one; the message says why."""
+
+
+class _Header(NamedTuple):
+    """What stands before the numbers."""
+
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: np.dtype
+
+    @property
+    def order(self) -> Literal["C", "F"]:
+        """NumPy's letter for which index changes fastest."""
+        return "F" if self.fortran_order else "C"
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """Return the array in a .npy file, memory-mapped."""
+    try:
+        with path.open("rb") as file:
+            header = _read_header(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
+        _check_size(header, size - start)
+        if size == start:
+            return np.empty(header.shape, header.dtype)  # nothing cannot be mapped
+        return np.memmap(path, header.dtype, "r", start, header.shape, header.order)
+    except _DAMAGE as error:
+        raise _unreadable(path, error) from error
+
+
+def read_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray | None]:
+    """Return the arrays of a .npz file by name; those that are not asked for are None."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            stored = os.fstat(file.fileno()).st_size
+            return {
+                name: _read_member(archive, member, stored) if name in names else None
+                for member in archive.infolist()
+                for name in [member.filename.removesuffix(".npy")]
+            }
+    except _DAMAGE as error:
+        raise _unreadable(path, error) from error
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stored: int) -> np.ndarray:
+    if member.flag_bits & _ENCRYPTED:
+        raise _DamageError(f"{member.filename} is encrypted")
+    if member.compress_type not in _PACKERS:
+        raise _DamageError(f"{member.filename} is packed by method {member.compress_type}")
+    if not is_plausible(member.file_size, min(member.compress_size, stored)):
+        raise _DamageError(
+            f"{member.filename} would unpack from {member.compress_size:,} bytes to "
+            f"{member.file_size:,}; if that is right, save it unpacked"
+        )
+    with archive.open(member) as stream:
+        header = _read_header(cast("BufferedIOBase", stream))
+        size = member.file_size - stream.tell()
+        _check_size(header, size)
+        flat = np.empty(size, np.uint8)
+        for start in range(0, size, CHUNK):
+            part = stream.read(min(CHUNK, size - start))
+            flat[start : start + CHUNK] = np.frombuffer(part, np.uint8)  # fails if it is cut short
+    return flat.view(header.dtype).reshape(header.shape, order=header.order)
+
+
+def _read_header(stream: BufferedIOBase) -> _Header:
+    version = np.lib.format.read_magic(stream)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise _DamageError(f"it has version {version} of the format")
+    header = _Header(*readers[version](stream))
+    if header.dtype.kind not in KINDS or header.dtype.itemsize == 0:
+        raise _DamageError(f"it holds {header.dtype}, no plain numbers or text")
+    return header
+
+
+def _check_size(header: _Header, size: int) -> None:
+    if min(header.shape, default=0) < 0:
+        raise _DamageError(f"it has the shape {header.shape}")
+    told = math.prod(header.shape) * header.dtype.itemsize
+    if told != size:
+        raise _DamageError(f"its shape {header.shape} takes {told:,} bytes, and it has {size:,}")
+
+
+# Unreadable; a header with other contents; an archive with other contents.
+_DAMAGE = (
+    OSError,
+    _DamageError,
+    ValueError,
+    TypeError,
+    KeyError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(
+        f"cannot read {path} as NumPy arrays: {error or type(error).__name__}; "
+        f"save plain arrays with np.savez(path, images=..., labels=...) or np.save"
+    )
