@@ -41,8 +41,13 @@ def test_the_usual_names_of_settings_work() -> None:
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_every_alias_sets_what_the_full_name_sets(alias: str, name: str) -> None:
-    value = "resnet34" if alias == "--encoder" else "33" if "image" in name else "0.15"
+    value = "resnet34" if "encoder" in name else "33" if "image" in name else "0.15"
     assert settings_of(alias, value) == settings_of(name, value) != cpu()
+
+
+def test_an_alias_may_have_underscores() -> None:
+    words = ("--batch_size", "64", "--learning_rate=0.1", "--optimiser.weight_decay", "0.2")
+    assert settings_of(*words) == settings_of(*(word.replace("_", "-") for word in words))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ ALIASES = {
     "--size": "--model.image-size",
     "--image-size": "--model.image-size",
     "--encoder": "--model.encoder-name",
+    "--model.encoder": "--model.encoder-name",
     "--temperature": "--loss.temperature",
     "--alpha": "--loss.alpha",
     "--beta": "--loss.beta",
@@ -52,7 +53,8 @@ def use_full_names(_app: App, _commands: tuple[str, ...], arguments: ArgumentCol
     aliases = by_name[next(iter(ALIASES))]  # one argument, whose names are all aliases
     for token in aliases.tokens:
         assert token.keyword is not None  # noqa: S101  (an alias is never given by position)
-        by_name[ALIASES[token.keyword]].append(token.evolve(index=0))
+        alias = token.keyword.replace("_", "-")  # cyclopts takes --batch_size for --batch-size
+        by_name[ALIASES[alias]].append(token.evolve(index=0))
     aliases.tokens = []
     for argument in arguments:
         if argument.tokens and argument.children:
