@@ -486,6 +486,7 @@ def test_csv_is_valid_utf8_with_any_name(
 ) -> None:
     picture = (folder / "0.png").read_bytes()
     names = [b"\xff.png", b"caf\xc3\xa9 \xe2\x98\x83.png", b'a,"b\n\r.png', b"\xed\xb3\xbf.png"]
+    names += [b"line\r.png"]  # as macOS names the icons of folders
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in names:
@@ -496,6 +497,7 @@ def test_csv_is_valid_utf8_with_any_name(
         monkeypatch.setattr(sys, "stdout", pipe)
         assert run_oddone("score", str(detector_file), str(bare))[0] == 0
     shown = {"\\udcff.png", "caf\xe9 \N{SNOWMAN}.png", 'a,"b\n\r.png', "\\udced\\udcb3\\udcbf.png"}
+    shown |= {"line\r.png"}
     for path in (out, piped):
         rows = rows_of(path.read_bytes().decode("utf-8"))
         assert {row["path"].removeprefix(f"{bare}/") for row in rows} == shown

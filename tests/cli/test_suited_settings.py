@@ -159,8 +159,9 @@ def test_a_batch_on_the_command_line_or_in_a_file_is_kept(
         ("none", [], 8),
     ):
         run = tmp_path / name
-        code, _, complained = run_oddone("train", *short, "--out", str(run), *words)
+        code, printed, complained = run_oddone("train", *short, "--out", str(run), *words)
         assert code == 0, complained
+        assert "done: 1 step in " in printed
         assert read_settings(run / "settings.toml").batch.images == images
         provenance = (run / "provenance.json").read_text()
         assert f'"images": {images}' in provenance

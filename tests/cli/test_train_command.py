@@ -476,6 +476,19 @@ def test_poor_quality_is_said_with_why_and_what_to_do(
     assert all(sentence.startswith(start) for sentence, start in zip(advice, expected, strict=True))
 
 
+def test_the_images_of_a_left_out_class_are_no_images_to_learn_from(
+    uncalibrated: Detector, tmp_path: Path
+) -> None:
+    about = {
+        "held_out": {"images": 20, "accuracy": 0.5},
+        "data": {"images": 40},
+        "left_out": {"class": "owl", "images": 10},
+    }
+    detector = replace(uncalibrated, provenance=about)
+    sentences = list(describe_quality(detector, RunDirectory(tmp_path), epochs=50.0))
+    assert sentences[1].startswith("that is poor: there are 10 images a class to learn from")
+
+
 def test_a_class_that_is_left_out_says_how_well_unseen_images_are_told(
     tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from oddone.cli.train import app
 from oddone.cli.train_options import ALIASES
+from oddone.encoders import default_image_size
 from oddone.errors import SettingsError
-from oddone.presets import PRESETS, cpu
+from oddone.presets import PRESETS, cpu, pretrained
 from oddone.training import TrainSettings
 from oddone.training.settings_file import to_dict
 
@@ -41,8 +42,27 @@ def test_the_usual_names_of_settings_work() -> None:
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_every_alias_sets_what_the_full_name_sets(alias: str, name: str) -> None:
-    value = "resnet34" if alias == "--encoder" else "33" if "image" in name else "0.15"
+    value = "resnet34" if "encoder" in name else "33" if "image" in name else "0.15"
     assert settings_of(alias, value) == settings_of(name, value) != cpu()
+
+
+def test_an_alias_may_have_underscores() -> None:
+    words = ("--batch_size", "64", "--learning_rate=0.1", "--optimiser.weight_decay", "0.2")
+    assert settings_of(*words) == settings_of(*(word.replace("_", "-") for word in words))
+
+
+@pytest.mark.parametrize("encoder", ["efficientnet-lite0", "efficientnet-lite2"])
+def test_a_pretrained_encoder_gets_the_settings_and_the_size_that_suit_it(encoder: str) -> None:
+    suited, size = pretrained(), default_image_size(encoder)
+    model = replace(suited.model, encoder_name=encoder, image_size=size)
+    assert settings_of("--encoder", encoder) == replace(suited, model=model)
+    assert settings_of("--encoder", encoder, "--size", "96").model.image_size == 96
+    assert settings_of("--preset", "cpu", "--encoder", encoder).batch == cpu().batch
+
+
+def test_all_of_a_pretrained_encoder_learns_more_slowly_than_its_head() -> None:
+    settings = settings_of("--encoder", "efficientnet-lite0", "--model.trained-part", "all")
+    assert settings.optimiser.encoder_share < 1
 
 
 @pytest.mark.parametrize(

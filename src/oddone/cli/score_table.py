@@ -184,8 +184,21 @@ def _write_csv(path: Path, columns: Columns) -> Iterator[Write]:
         yield _csv_rows(file, columns)
 
 
+class _RowsAsLines:
+    """A file that ends the rows of `csv` with a line feed alone.
+
+    Without a carriage return at the end of its rows, `csv` would not quote one in a file name.
+    """
+
+    def __init__(self, file: TextIOWrapper) -> None:
+        self.file = file
+
+    def write(self, row: str) -> int:
+        return self.file.write(row.removesuffix("\r\n") + "\n")
+
+
 def _csv_rows(file: TextIOWrapper, columns: Columns) -> Write:
-    table = csv.DictWriter(file, list(columns), lineterminator="\n")
+    table = csv.DictWriter(_RowsAsLines(file), list(columns))
     table.writeheader()
 
     def write(row: Row) -> None:

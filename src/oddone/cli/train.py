@@ -107,8 +107,8 @@ def train(
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
         Which settings to begin with: cpu, pretrained, paper, authors or smoke; with --help, shows
-        them. By default pretrained for a folder of photographs, if oddone[pretrained] is installed,
-        and cpu for all else.
+        them. By default pretrained for a pretrained encoder, and for a folder of photographs if
+        oddone[pretrained] is installed; cpu for all else.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
@@ -306,8 +306,8 @@ def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageS
 def _say_result(outcome: Outcome, run: RunDirectory) -> None:
     losses = [line["loss"] for line in run.history()]
     say(
-        f"done: {outcome.step:,} steps in {outcome.seconds / 60:.1f} minutes, loss "
-        f"{losses[0]:.3f} -> {losses[-1]:.3f}; the encoder is {run.encoder_path}"
+        f"done: {counted(outcome.step, 'step', 'steps')} in {outcome.seconds / 60:.1f} minutes, "
+        f"loss {losses[0]:.3f} -> {losses[-1]:.3f}; the encoder is {run.encoder_path}"
     )
     if losses[-1] < 0:
         say(

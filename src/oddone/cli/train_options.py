@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from cyclopts.help.formatters import DefaultFormatter
 from rich.console import Console, ConsoleOptions
 
 from oddone.cli.suited_settings import preset_for
+from oddone.encoders import default_image_size, is_pretrained
 from oddone.errors import SettingsError, did_you_mean
-from oddone.presets import PRESETS
+from oddone.presets import PRESETS, pretrained
 from oddone.training import RunDirectory, TrainSettings
 from oddone.training.settings import LENGTHS
 from oddone.training.settings_file import read_toml, to_dict
@@ -25,7 +27,7 @@ ALLOWED_WITH_RESUME = (
     "--tensorboard",
     "--debug",
 )
-DECIDES_ENCODER = ("--config", "--model.encoder-name", "--start", "--outliers")
+DECIDES_ENCODER = ("--config", "--start", "--outliers")
 DEFAULT_PRESET = "cpu"
 ALIASES = {
     "--lr": "--optimiser.learning-rate",
@@ -36,6 +38,7 @@ ALIASES = {
     "--size": "--model.image-size",
     "--image-size": "--model.image-size",
     "--encoder": "--model.encoder-name",
+    "--model.encoder": "--model.encoder-name",
     "--temperature": "--loss.temperature",
     "--alpha": "--loss.alpha",
     "--beta": "--loss.beta",
@@ -52,7 +55,8 @@ def use_full_names(_app: App, _commands: tuple[str, ...], arguments: ArgumentCol
     aliases = by_name[next(iter(ALIASES))]  # one argument, whose names are all aliases
     for token in aliases.tokens:
         assert token.keyword is not None  # noqa: S101  (an alias is never given by position)
-        by_name[ALIASES[token.keyword]].append(token.evolve(index=0))
+        alias = token.keyword.replace("_", "-")  # cyclopts takes --batch_size for --batch-size
+        by_name[ALIASES[alias]].append(token.evolve(index=0))
     aliases.tokens = []
     for argument in arguments:
         if argument.tokens and argument.children:
@@ -84,7 +88,8 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
         if flags["--batch.images"] or any("images" in read.get("batch", {}) for _, read in sources):
             arguments.get("--keep-batch").append(Token(keyword="--keep-batch", implicit_value=True))
-        sources.append((f"preset {preset}", to_dict(_preset(preset))))
+        suited = _sized_for(flags["--model.encoder-name"], _preset(preset))
+        sources.append((f"preset {preset}", to_dict(suited)))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
         # A run has one length: from the flags, or else from the file, or else from the preset.
@@ -98,7 +103,18 @@ def _suited_preset(flags: Mapping[str, list[str]]) -> str:
     """Return the preset for a command line without one."""
     if not flags["--source"] or any(flags[name] for name in DECIDES_ENCODER):
         return DEFAULT_PRESET
+    if encoder_names := flags["--model.encoder-name"]:
+        return pretrained.__name__ if is_pretrained(encoder_names[0]) else DEFAULT_PRESET
     return preset_for(flags["--source"][0], DEFAULT_PRESET)
+
+
+def _sized_for(encoder_names: list[str], preset: TrainSettings) -> TrainSettings:
+    """Return the preset with the image size of the encoder that a command line names, if any."""
+    if not encoder_names or preset.model.image_size is None:
+        return preset
+    name = encoder_names[0]
+    size = default_image_size(name) if is_pretrained(name) else None
+    return replace(preset, model=replace(preset.model, image_size=size))
 
 
 def _check_resume(flags: Mapping[str, list[str]]) -> None:

@@ -36,7 +36,9 @@ def _advice(detector: Detector, run: RunDirectory, epochs: float) -> str:
     if epochs < FEWEST_EPOCHS:
         longer = f"train longer, oddone train --resume {shlex.quote(str(run.path))} --minutes 60"
         return f"each image was seen {epochs:.1f} times; {longer}, or {pretrained}"
-    per_class = data.get("images", 0) / len(detector.classes)
+    left_out = detector.provenance.get("left_out", {})
+    images = data.get("images", 0) - left_out.get("images", 0)
+    per_class = images / len(detector.classes)
     if per_class < ENOUGH_IMAGES:
         return f"there are {per_class:.0f} images a class to learn from; add more, or {pretrained}"
     return f"train longer, or {pretrained}; and look at the mistakes with oddone report"
