@@ -1,5 +1,6 @@
 """A safetensors file as it is read: tensors and JSON about them, neither of which is trusted."""
 
+import hashlib
 import json
 import re
 import reprlib
@@ -14,10 +15,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from oddone.errors import ArtifactError
+from oddone.errors import ArtifactError, SettingsError
 
 Kind = TypeVar("Kind")
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
 
@@ -40,9 +42,14 @@ class TensorFile:
     tensors: Mapping[str, Tensor]
 
     @staticmethod
-    def read(path: Path) -> "TensorFile":
-        """Return what a file holds, copied, so that the file may be replaced meanwhile."""
+    def read(path: Path, *, sha256: str | None = None) -> "TensorFile":
+        """Return what a file holds, copied, so that the file may be replaced meanwhile.
+
+        With `sha256`, a file that has another SHA-256 is refused before anything of it is read.
+        """
         content = _content(path)
+        if sha256 is not None:
+            _check_sha256(path, content, sha256)
         end = 8 + int.from_bytes(content[:8], "little")  # of the header, after its own length
         if content[8:9] not in {b"", b"{"}:
             raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
@@ -109,6 +116,8 @@ class TensorFile:
             raise self.inconsistent(
                 f"{name} is {tensor.dtype} {sizes}, not {dtype} [{', '.join(map(str, wish))}]"
             )
+        if not tensor.isfinite().all():
+            raise self.not_finite(name)
         return tensor
 
     def below(self, prefix: str) -> dict[str, Tensor]:
@@ -119,9 +128,26 @@ class TensorFile:
             if name.startswith(prefix)
         }
 
+    def not_finite(self, name: str) -> ArtifactError:
+        """Return the error about a tensor from which no number could be computed."""
+        return self.inconsistent(f"{name} has numbers that are not finite")
+
     def inconsistent(self, reason: str) -> ArtifactError:
         """Return the error that says what does not fit together."""
         return ArtifactError(f"{self.path} contradicts itself: {reason}; make it anew")
+
+
+def _check_sha256(path: Path, content: bytes, wanted: str) -> None:
+    digits = wanted.strip().lower()
+    if not _SHA256.fullmatch(digits):
+        raise SettingsError(
+            f"sha256={wanted!r}: give the 64 hexadecimal digits that sha256sum prints"
+        )
+    found = hashlib.sha256(content).hexdigest()
+    if found != digits:
+        raise ArtifactError(
+            f"{path} has the SHA-256 {found}, not {digits}; do not use it, and get it again"
+        )
 
 
 def _content(path: Path) -> bytes:

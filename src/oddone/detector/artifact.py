@@ -60,12 +60,15 @@ def save_parts(path: Path | str, parts: DetectorParts) -> None:
         raise ArtifactError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> DetectorParts:
+def load_parts(
+    path: Path | str, *, encoder: nn.Module | None = None, sha256: str | None = None
+) -> DetectorParts:
     """Return the detector in a file that `save_parts` wrote, on the CPU.
 
-    One that was trained with an `encoder` of the user's own needs such an encoder again.
+    One that was trained with an `encoder` of the user's own needs such an encoder again. With
+    `sha256`, a file of another SHA-256 is refused.
     """
-    file = TensorFile.read(Path(path))
+    file = TensorFile.read(Path(path), sha256=sha256)
     _check_kind(file)
     _check_digest(file)
     trained = rebuild_network(file, file.below("network."), encoder=encoder)
@@ -79,7 +82,7 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
     except SettingsError as error:
         raise file.inconsistent(str(error)) from error
     embedder = ViewEmbedder(trained, header.views)
-    return DetectorParts(
+    parts = DetectorParts(
         embedder,
         header.space,
         _gaussians(file, embedder, header.space),
@@ -90,6 +93,10 @@ def load_parts(path: Path | str, *, encoder: nn.Module | None = None) -> Detecto
         _calibration(file, embedder, header.false_alarms),
         header.provenance,
     )
+    unused = sorted(file.tensors.keys() - _tensors(parts).keys())
+    if unused:  # such as the scores of a calibration of which the header knows nothing
+        raise file.inconsistent(f"{unused[0]} is there, which nothing of it uses")
+    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +253,7 @@ def _calibration(
     if false_alarms is None:
         return None
     scores = file.tensor("calibration.scores", torch.float64, None)
-    ascending = scores.isfinite().all() and (scores.diff() >= 0).all()
+    ascending = (scores.diff() >= 0).all()
     if not 0 < false_alarms < 1 or len(scores) == 0 or not ascending:
         raise file.inconsistent(
             f"{len(scores)} scores and false_alarms={false_alarms:g} are no calibration"

@@ -1,5 +1,7 @@
 """A trained network in one file: weights and JSON, nothing that could run."""
 
+import reprlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ from oddone.transforms import Rotations
 KIND = "encoder"
 FORMAT = 2
 LARGEST_IMAGE_SIZE = 4096
+LONGEST_CLASS_NAME = 4096
+"""As long as a path can be: a class may have the name of a folder."""
 LARGEST_LAYER = 2**30
 """The weights between two such layers are still as many as 64 bits can count."""
 OWN_ENCODER = "own:"
@@ -95,6 +99,7 @@ def rebuild_network(
     model = header.model
     if max(model.head_hidden, model.head_dim or 0) > LARGEST_LAYER:
         raise file.inconsistent(f"its head is too large ({model})")
+    _check_class_names(file, header.classes)
     try:
         network = build_network(
             _encoder_of(file, header, len(weights)) if encoder is None else encoder,
@@ -121,6 +126,15 @@ def rebuild_network(
         header.image_size,
         header.data_fingerprint,
     )
+
+
+def _check_class_names(file: TensorFile, classes: tuple[str, ...]) -> None:
+    """Raise an ArtifactError unless each class has a name of its own that people can be shown."""
+    for name, classes_of_name in Counter(classes).items():
+        if classes_of_name > 1:
+            raise file.inconsistent(f"the class {reprlib.repr(name)} is there twice")
+        if len(name) > LONGEST_CLASS_NAME:
+            raise file.inconsistent(f"a class has a name of {len(name):,} characters")
 
 
 def _encoder_of(file: TensorFile, header: NetworkHeader, n_weights: int) -> str | nn.Module:
@@ -180,6 +194,12 @@ def _load_weights(
             f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
             f"{wrong[0]!r}){hint}"
         )
+    for name, tensor in weights.items():
+        if tensor.isnan().any():
+            raise file.not_finite(name)
+    for name, _ in network.named_parameters():
+        if not weights[name].isfinite().all():  # a buffer may be infinite, such as a mask
+            raise file.not_finite(name)
     network.load_state_dict(_tied_as_in(network, weights), assign=True)
 
 
