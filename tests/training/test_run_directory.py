@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from oddone.training import RunDirectory
-from runs import tiny_settings
+from oddone.errors import SettingsError
+from oddone.training import RunDirectory, train_network
+from runs import tiny_settings, tiny_source
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork"),
+    pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning"),
+]
 
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 
@@ -111,3 +115,66 @@ def test_a_run_can_be_made_where_a_folder_is_given_and_its_parent_is_not_ours(
     assert link.is_symlink()
     assert real.stat().st_ino == inode
     assert RunDirectory.open(real).settings == tiny_settings()
+
+
+def held_elsewhere(path: Path, work: Callable[[], None]) -> None:
+    """Do some work while another process holds the lock of a directory."""
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with RunDirectory.open(path).locked():
+            os.write(ready[1], b"r")
+            os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    try:
+        work()
+    finally:
+        os.kill(child, signal.SIGKILL)  # an owner that ends without a word
+        os.waitpid(child, 0)
+
+
+def test_while_one_trains_in_a_directory_another_is_refused(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+    def train_too() -> None:
+        for attempt in (
+            lambda: train_network(tiny_source(), run.settings, run),
+            lambda: make(run.path, overwrite=True),
+            run.remove,
+        ):
+            with pytest.raises(SettingsError, match=r"run is in use by process \d+ on .*; wait"):
+                attempt()
+        with pytest.raises(SettingsError, match="in use"), run.removed_unless_begun():
+            pass
+
+    held_elsewhere(run.path, train_too)
+    assert {path: path.read_bytes() for path in before} == before
+    # The owner was killed: its lock is noticed to be stale.
+    assert (run.path / ".lock").exists()
+    assert train_network(tiny_source(), run.settings, run).finished
+    assert not (run.path / ".lock").exists()
+
+
+def test_a_lock_may_be_taken_again_by_who_holds_it(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    with run.locked(), run.locked(), run.removed_unless_begun():
+        assert train_network(tiny_source(), run.settings, run).finished
+    with run.locked(), pytest.raises(SettingsError, match="in use"):
+        train_network(tiny_source(), run.settings, RunDirectory.open(run.path))
+
+
+def test_what_killed_processes_have_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    run = make(tmp_path / "run")
+    old, new = f".oddone-{'a' * 16}.part", f".oddone-{'b' * 16}.part"
+    for folder in (run.path, run.checkpoints):
+        for name in (old, new, "x.part", ".oddone-1.part"):
+            (folder / name).touch()
+        os.utime(folder / old, (0, 0))
+    with run.locked():
+        pass
+    for folder in (run.path, run.checkpoints):
+        left = {path.name for path in folder.iterdir()}
+        assert left >= {new, "x.part", ".oddone-1.part"}
+        assert old not in left

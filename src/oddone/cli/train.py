@@ -118,10 +118,11 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        inputs = _load_again(run, source)
-        if settings != run.settings:
-            _extend(run, settings, inputs.images)
-        return _train(run, inputs, tensorboard=tensorboard)
+        with run.locked():
+            inputs = _load_again(run, source)
+            if settings != run.settings:
+                _extend(run, settings, inputs.images)
+            return _train(run, inputs, tensorboard=tensorboard)
     if source is None or out is None:
         raise SettingsError(
             "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"

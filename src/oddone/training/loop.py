@@ -83,7 +83,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
 ) -> Outcome:
     """Train until the run's length is reached or `stop()` is true; resume at the last checkpoint.
 
-    A finished run leaves `encoder.safetensors` in its directory.
+    A finished run leaves `encoder.safetensors` in its directory. While it trains, nobody else can
+    in the same directory.
 
     Parameters
     ----------
@@ -111,33 +112,34 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     check_source(source, settings)
     if outliers is not None:
         check_outliers(outliers, source, settings)
-    if newest_checkpoint(run.checkpoints) is None:
-        network = initial_network(source, settings, encoder=encoder, start=start)
-    else:
-        network = untrained_network(source, settings, encoder=encoder)
-    batches = (
-        Batches(source, settings)
-        if outliers is None
-        else ExposedBatches.build(source, outliers, settings)
-    )
-    trainer = _Trainer.resume(network, batches, settings, run)
-    if trainer.share < 1:
-        trainer.encode_beforehand(progress)
-    if start is not None and trainer.step == 0:
-        trainer.save()  # to resume from, without `start`
-    stopped = trainer.run_steps(watch, stop)
-    finished = trainer.share >= 1
-    if finished:
-        trained = TrainedNetwork(
-            network,
-            settings.model,
-            settings.rotations,
-            source.classes,
-            source.images.shape[-1],
-            source.fingerprint,
+    with run.locked():
+        if newest_checkpoint(run.checkpoints) is None:
+            network = initial_network(source, settings, encoder=encoder, start=start)
+        else:
+            network = untrained_network(source, settings, encoder=encoder)
+        batches = (
+            Batches(source, settings)
+            if outliers is None
+            else ExposedBatches.build(source, outliers, settings)
         )
-        save_network(run.encoder_path, trained)
-        run.mark_finished()
+        trainer = _Trainer.resume(network, batches, settings, run)
+        if trainer.share < 1:
+            trainer.encode_beforehand(progress)
+        if start is not None and trainer.step == 0:
+            trainer.save()  # to resume from, without `start`
+        stopped = trainer.run_steps(watch, stop)
+        finished = trainer.share >= 1
+        if finished:
+            trained = TrainedNetwork(
+                network,
+                settings.model,
+                settings.rotations,
+                source.classes,
+                source.images.shape[-1],
+                source.fingerprint,
+            )
+            save_network(run.encoder_path, trained)
+            run.mark_finished()
     return Outcome(finished, stopped, trainer.step, trainer.seconds)
 
 
