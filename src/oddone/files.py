@@ -1,5 +1,6 @@
 """Files that are whole or not there: written under another name, flushed, then renamed."""
 
+import hashlib
 import json
 import os
 import platform
@@ -25,6 +26,8 @@ if sys.platform != "win32":
 ENCODER_NAME = "encoder.safetensors"
 DETECTOR_NAME = "detector.oddone"
 LOCK_NAME = ".lock"
+DIGEST = "digest"
+"""The entry of a safetensors file's header that tells of damage."""
 YOUNG_SECONDS = 60.0
 _BESIDE = re.compile(r"\.oddone-[0-9a-f]{16}\.part")
 
@@ -151,14 +154,28 @@ def write_dated_json(folder: Path, name: str, content: Mapping[str, Any]) -> Pat
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
-    """Write a safetensors file; what it is about goes into its header as JSON."""
+    """Write a safetensors file; what it is about goes into its header as JSON, with a digest."""
     # safetensors takes no two tensors that share memory, as weights that are tied together do.
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     header = {name: json.dumps(value) for name, value in about.items()}
+    header[DIGEST] = json.dumps(content_digest(copies, header))
     write_atomic(path, _in_fixed_order(save(copies, header)))
+
+
+def content_digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Return a hash that changes with any tensor and any entry of the header.
+
+    It tells of damage, not of forgery: who can write a file can write its digest.
+    """
+    names = sorted(tensors)
+    shapes = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
+    digest = hashlib.sha256(json.dumps([sorted(header.items()), shapes]).encode())
+    for name in names:
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _in_fixed_order(content: bytes) -> bytes:

@@ -16,6 +16,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from oddone.errors import ArtifactError, SettingsError
+from oddone.files import DIGEST, content_digest
 
 Kind = TypeVar("Kind")
 
@@ -89,6 +90,15 @@ class TensorFile:
             return None, None  # somebody else's file, whose header need not be JSON
         about = self.header_as(_About)
         return about.kind, about.format
+
+    def check_digest(self) -> None:
+        """Raise an ArtifactError unless the contents are those that were written."""
+        others = {name: entry for name, entry in self.header.items() if name != DIGEST}
+        if self.header.get(DIGEST) != json.dumps(content_digest(self.tensors, others)):
+            raise ArtifactError(
+                f"{self.path} was altered after it was written: its contents do not match its "
+                f"digest; copy it again"
+            )
 
     def _entry_of_type(self, name: str, hint: Any) -> Any:
         """Return an entry of the header, which can be made a value of this type."""

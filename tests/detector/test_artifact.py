@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from oddone import __version__
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings, Explanation, Space
-from oddone.detector.artifact import FORMAT, _digest
+from oddone.detector.artifact import FORMAT
 from oddone.detector.settings import Classifier
 from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import ArtifactError, DataWarning, SettingsError
+from oddone.files import content_digest
 from oddone.fusion import FUSIONS, harmonic, nearest
 from oddone.training import RunDirectory
 from oddone.training.initialise import initial_network
@@ -325,7 +326,7 @@ def forge(file: Path, change: Callable[[Header, Tensors], None]) -> Path:
         name: entry.decode() if isinstance(entry, bytes) else json.dumps(entry)
         for name, entry in header.items()
     }
-    digest = json.dumps(_digest(tensors, entries))
+    digest = json.dumps(content_digest(tensors, entries))
     path = file.with_name("forged.oddone")
     path.write_bytes(save(tensors, {**entries, "digest": digest}))
     return path

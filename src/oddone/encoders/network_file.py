@@ -21,12 +21,14 @@ from oddone.encoders.transformers_encoder import (
     build_transformers_encoder,
 )
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import write_tensors
+from oddone.files import DIGEST, write_tensors
 from oddone.tensor_file import TensorFile
 from oddone.transforms import Rotations
 
 KIND = "encoder"
-FORMAT = 2
+FORMAT = 3
+WITHOUT_DIGEST = 2
+"""The format before, which this version reads too."""
 LARGEST_IMAGE_SIZE = 4096
 LONGEST_CLASS_NAME = 4096
 """As long as a path can be: a class may have the name of a folder."""
@@ -54,8 +56,10 @@ def load_network(path: Path, *, encoder: nn.Module | None = None) -> TrainedNetw
             f"{path} is a {kind}, not an encoder; the network in it is "
             f"Detector.load(path).embedder.trained"
         )
-    if kind is None or written != FORMAT:
+    if kind is None or written not in {WITHOUT_DIGEST, FORMAT}:
         raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
+    if written == FORMAT or DIGEST in file.header:
+        file.check_digest()
     return rebuild_network(file, file.tensors, encoder=encoder)
 
 

@@ -122,7 +122,9 @@ def images_digest(source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
 def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
     """Return the features in a file of the cache; None if it is missing, damaged or not ours."""
     try:
-        return TensorFile.read(path).tensor("features", torch.float32, *shape)
+        file = TensorFile.read(path)
+        file.check_digest()
+        return file.tensor("features", torch.float32, *shape)
     except (ArtifactError, OSError):
         return None
 
