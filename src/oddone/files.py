@@ -34,13 +34,25 @@ _BESIDE = re.compile(r"\.oddone-[0-9a-f]{16}\.part")
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
-    with file_beside(path) as part:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    sync_folder(path.parent)
+    with os_errors_named(path):
+        with file_beside(path) as part:
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def os_errors_named(path: Path) -> Iterator[None]:
+    """Let an OSError name this file: one while writing names none, or one that nobody knows."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        error.filename2 = None
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -159,7 +159,12 @@ class Bench:
             raise Interrupted
 
     def _described(self, key: str, wanted: Plan) -> NetworkRecord:
-        *_, last = self.run_of(wanted).history()
+        run = self.run_of(wanted)
+        last: dict[str, Any] = next(reversed(list(run.history())), {})
+        if "seconds" not in last:
+            raise DataError(
+                f"the history of {run.path} is damaged; remove that folder, to train anew"
+            )
         return NetworkRecord(
             key,
             wanted.name,

@@ -15,7 +15,9 @@ def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
         *others, last = endings
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise SettingsError(f"--out {out}: let the name end in {wanted}")
-    if out.is_dir() or not out.parent.is_dir():
+    with os_errors_explained(out):
+        names_a_file = not out.is_dir() and out.parent.is_dir()
+    if not names_a_file:
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
     if not os.access(out.parent, os.W_OK):
         raise SettingsError(f"--out {out}: you may not write to {out.parent}; choose another place")

@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from oddone.errors import SettingsError
+import msgspec
+
+from oddone.errors import DataError, SettingsError
 from oddone.files import (
     DETECTOR_NAME,
     ENCODER_NAME,
@@ -24,6 +26,7 @@ from oddone.files import (
     file_beside,
     is_leftover,
     lock_folder,
+    os_errors_named,
     remove_leftovers,
     sync_folder,
     write_atomic,
@@ -39,6 +42,51 @@ INCOMPLETE = ".incomplete"
 """A file in a directory that is being made or removed: what is there is no run."""
 UNFINISHED = "unfinished"
 """In the provenance of a run that was extended and has not come to its new length yet."""
+
+
+class HistoryLine(TypedDict):
+    """What each line of the history has, beside what else a step reports."""
+
+    step: int
+    loss: float
+    seconds: NotRequired[float]
+
+
+class StatedImages(TypedDict):
+    """What a provenance says of images, so that they can be loaded again."""
+
+    images: int
+    fingerprint: str
+    source: NotRequired[str]
+    """Not known of a run that was begun in Python."""
+    size: NotRequired[int | None]
+    strict: NotRequired[bool]
+
+
+class StatedStart(TypedDict):
+    """The network that a run was started from."""
+
+    encoder: str
+
+
+class StatedExtension(TypedDict):
+    """When a run got another length."""
+
+    step: int
+
+
+StatedLeftOut = TypedDict("StatedLeftOut", {"class": str})
+
+
+class StatedProvenance(TypedDict):
+    """What of a provenance is needed to go on with its run; there is more in it."""
+
+    data: NotRequired[StatedImages]
+    outliers: NotRequired[StatedImages]
+    start: NotRequired[StatedStart]
+    left_out: NotRequired[StatedLeftOut]
+    extended: NotRequired[list[StatedExtension]]
+    unfinished: NotRequired[bool]
 
 
 class RunDirectory:
@@ -179,7 +227,15 @@ class RunDirectory:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+        path = self.path / "provenance.json"
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            msgspec.convert(content, StatedProvenance)
+        except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DataError(
+                f"{path} is damaged ({reason}); begin the run anew, with --overwrite"
+            ) from error
         return content
 
     @property
@@ -227,18 +283,23 @@ class RunDirectory:
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add one line to the history."""
-        with self._history.open("a") as file:
+        with os_errors_named(self._history), self._history.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the history; one that a sudden end cut short is left out."""
+        """Yield the lines of the history; one that a sudden end cut short, or damage, is left out.
+
+        Nothing but what people are shown follows from it.
+        """
         if not self._history.exists():
             return
-        for line in self._history.read_text().splitlines():
+        for text in self._history.read_text(errors="replace").splitlines():
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                return  # the last line, half written
+                line: dict[str, Any] = json.loads(text)
+                msgspec.convert(line, HistoryLine)
+            except (ValueError, RecursionError):
+                continue
+            yield line
 
     def forget_history_after(self, step: int) -> None:
         """Drop the lines after a step, to go on from there as if they had never been."""

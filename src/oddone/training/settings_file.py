@@ -80,7 +80,7 @@ def _settings(values: Mapping[str, Any]) -> TrainSettings:
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, SettingsError):  # raised by a __post_init__
             raise error.__cause__ from None
-        raise
+        raise SettingsError(f"the settings cannot be used: {error}") from error
 
 
 def _in_words(hint: Any) -> str:
