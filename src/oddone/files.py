@@ -1,18 +1,20 @@
 """Files that are whole or not there: written under another name, flushed, then renamed."""
 
+import errno
 import hashlib
 import json
 import os
 import platform
 import re
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import torch
 from safetensors.torch import save
@@ -204,6 +206,26 @@ def _in_fixed_order(content: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[end:]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read; what is no file with an end, a pipe or a device, is an OSError."""
+    # To open a pipe without O_NONBLOCK waits until somebody writes into it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115  (a descriptor has no path)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return what is in a file of at most so many bytes; anything else is an OSError."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(path))
+    return content
 
 
 def file_or_in_run(path: Path, name: str) -> Path:

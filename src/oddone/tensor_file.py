@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import os
 import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 import msgspec
 import torch
@@ -16,10 +17,13 @@ from safetensors.torch import load
 from torch import Tensor
 
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import DIGEST, content_digest
+from oddone.files import DIGEST, content_digest, open_regular
 
 Kind = TypeVar("Kind")
 
+MOST_BYTES = 2**34
+MOST_HEADER_BYTES = 100_000_000
+"""As safetensors has it."""
 _SHA256 = re.compile("[0-9a-f]{64}")
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
@@ -51,14 +55,7 @@ class TensorFile:
         content = _content(path)
         if sha256 is not None:
             _check_sha256(path, content, sha256)
-        end = 8 + int.from_bytes(content[:8], "little")  # of the header, after its own length
-        if content[8:9] not in {b"", b"{"}:
-            raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
-        size = end + max(map(int, _ENDS.findall(content[8:end])), default=0)
-        if len(content) < size:
-            raise ArtifactError(
-                f"{path} is cut short: it has {len(content):,} bytes of {size:,}; copy it again"
-            )
+        end = 8 + int.from_bytes(content[:8], "little")
         try:
             tensors = load(content)
         # A dtype that safetensors knows and torch does not is a KeyError, an impossible shape a
@@ -161,11 +158,42 @@ def _check_sha256(path: Path, content: bytes, wanted: str) -> None:
 
 
 def _content(path: Path) -> bytes:
+    """Return all bytes of a file, once its length is known to be what its header says."""
     if path.is_dir():
         raise ArtifactError(f"{path} is a directory; name the file in it")
     if not path.exists():
         raise ArtifactError(f"{path} does not exist")
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            _check_size(path, file, size)
+            file.seek(0)
+            return file.read(size)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _check_size(path: Path, file: BinaryIO, size: int) -> None:
+    """Raise an ArtifactError unless the file's length is that of its header and its tensors."""
+    if size > MOST_BYTES:
+        raise ArtifactError(f"{path} has {size:,} bytes, more than {MOST_BYTES:,}: it is not ours")
+    start = file.read(9)
+    if start[8:] not in {b"", b"{"}:
+        raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
+    header_size = int.from_bytes(start[:8], "little")
+    if min(header_size, size) > MOST_HEADER_BYTES:
+        raise ArtifactError(
+            f"{path} is damaged: its header would have {header_size:,} bytes; copy it again"
+        )
+    end = 8 + header_size  # of the header, after its own length
+    header = start[8:] + file.read(max(0, min(header_size, size) - 1))
+    whole = end + max(map(int, _ENDS.findall(header)), default=0)
+    if size < whole:
+        raise ArtifactError(
+            f"{path} is cut short: it has {size:,} bytes of {whole:,}; copy it again"
+        )
+    if size > whole:
+        raise ArtifactError(
+            f"{path} is damaged: it has {size:,} bytes, and its header tells of {whole:,}; copy it "
+            f"again"
+        )

@@ -50,9 +50,10 @@ def test_it_is_one_line_that_names_the_file(
     ):
         words = words.replace(word, str(value))
     code, _, complained = run_oddone(*words.split())
-    *before, last = complained.splitlines()
+    last = complained.splitlines()[-1]
     assert code == 2
-    assert all(line.startswith(("note: ", "network", "training", "test")) for line in before)
+    assert "Traceback" not in complained
+    assert complained.count("oddone: ") == 1
     assert last.startswith("oddone: ")
     assert "/proc" in last or "deep/deep" in last
 

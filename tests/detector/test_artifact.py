@@ -427,7 +427,7 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("classes", ["a", "b", "a"]), "the class 'a' is there twice"),
         (with_entry("classes", ["a", "b" * 5000, "c"]), "a class has a name of 5,000 characters"),
         (with_entry("image_size", 0), "image_size is 0: Expected `int` >= 1"),
-        (with_entry("image_size", 10**9), "image_size is 1000000000: Expected `int` <= 4096"),
+        (with_entry("image_size", 10**9), "image_size is 1000000000: Expected `int` <= 1024"),
         (with_entry("image_size", 16.5), "image_size is 16.5: Expected `int`"),
         (without("data_fingerprint"), "data_fingerprint"),
         (with_entry("views", "rotations"), "views is 'rotations': Expected `object`"),

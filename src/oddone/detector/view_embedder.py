@@ -70,9 +70,14 @@ class ViewEmbedder:
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
+        return max(1, self._rows_at_once // len(self.views))
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many views are in work at a time."""
         size = self.trained.image_size
         pixels = PIXELS_AT_ONCE if size <= LARGEST_SMALL_IMAGE else PIXELS_OF_LARGE_IMAGES_AT_ONCE
-        return max(1, pixels // (len(self.views) * size**2))
+        return max(1, pixels // size**2)
 
     @property
     def images_per_pass(self) -> int:
@@ -88,10 +93,12 @@ class ViewEmbedder:
         """Return the embeddings of all views of a batch that is small enough for one pass."""
         self.check(images)
         views = self.views(images.to(self.device))  # bytes are faster to move than floats
-        rows = _as_floats(views.flatten(0, 1))
+        # All at once, but for images so large that the views of one are too many.
+        parts = views.flatten(0, 1).split(max(len(images), self._rows_at_once))
+        encoded = zip(*(self.network(_as_floats(part)) for part in parts), strict=True)
         features, embeddings = (
-            normalize(numbers.float(), dim=1).unflatten(0, views.shape[:2])
-            for numbers in self.network(rows)
+            normalize(torch.cat(numbers).float(), dim=1).unflatten(0, views.shape[:2])
+            for numbers in encoded
         )
         return EmbeddedViews(features, embeddings)
 

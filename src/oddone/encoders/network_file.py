@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oddone import __version__
-from oddone.encoders.by_name import feature_shape_of
+from oddone.encoders.by_name import LARGEST_IMAGE_SIZE, feature_shape_of
 from oddone.encoders.network import ModelSettings, Network, TrainedNetwork, build_network
 from oddone.encoders.transformers_encoder import (
     PREFIX,
@@ -29,7 +29,6 @@ KIND = "encoder"
 FORMAT = 3
 WITHOUT_DIGEST = 2
 """The format before, which this version reads too."""
-LARGEST_IMAGE_SIZE = 4096
 LONGEST_CLASS_NAME = 4096
 """As long as a path can be: a class may have the name of a folder."""
 LARGEST_LAYER = 2**30

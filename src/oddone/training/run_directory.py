@@ -27,6 +27,7 @@ from oddone.files import (
     is_leftover,
     lock_folder,
     os_errors_named,
+    read_regular,
     remove_leftovers,
     sync_folder,
     write_atomic,
@@ -40,6 +41,8 @@ from oddone.training.settings_file import as_toml, read_settings, to_dict
 SETTINGS_NAME = "settings.toml"
 INCOMPLETE = ".incomplete"
 """A file in a directory that is being made or removed: what is there is no run."""
+MOST_PROVENANCE_BYTES = 2**27
+"""It lists the files that could not be read."""
 UNFINISHED = "unfinished"
 """In the provenance of a run that was extended and has not come to its new length yet."""
 
@@ -229,7 +232,7 @@ class RunDirectory:
     def provenance(self) -> dict[str, Any]:
         path = self.path / "provenance.json"
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads(read_regular(path, MOST_PROVENANCE_BYTES))
             msgspec.convert(content, StatedProvenance)
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             reason = error.strerror if isinstance(error, OSError) else error
