@@ -1,13 +1,22 @@
 import json
 import os
+import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from oddone.files import write_atomic, write_dated_json, write_json, write_tensors
+from oddone.files import (
+    file_beside,
+    remove_leftovers,
+    write_atomic,
+    write_dated_json,
+    write_json,
+    write_tensors,
+)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -32,6 +41,47 @@ def test_a_write_that_fails_leaves_the_old_file(
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_a_file_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+    own = tmp_path / "a.bin.part"
+    own.write_bytes(b"precious")
+    write_atomic(tmp_path / "a.bin", b"new")
+    assert own.read_bytes() == b"precious"
+
+
+def test_two_who_write_one_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250)  # as long as a name can be, almost
+    with file_beside(path) as one, file_beside(path) as other:
+        one.write_bytes(b"one" * 1000)
+        other.write_bytes(b"other")
+        remove_leftovers(tmp_path)
+        one.replace(path)
+        other.replace(path)
+    assert path.read_bytes() == b"other"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_may_be_read_by_those_whom_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_atomic(tmp_path / "a.bin", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.bin").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_leftovers_are_removed_unless_somebody_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.files.YOUNG_SECONDS", -1.0)
+    left = tmp_path / f".oddone-{'0' * 16}.part"
+    left.touch()
+    with file_beside(tmp_path / "a.csv") as part:
+        remove_leftovers(tmp_path)
+        assert list(tmp_path.iterdir()) == [part]
+    remove_leftovers(tmp_path / "nowhere")
 
 
 def test_json_and_tensors_come_back(tmp_path: Path) -> None:
@@ -70,5 +120,8 @@ def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other", tensors, dict(reversed(about.items())))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with safe_open(tmp_path / "one", framework="pt") as file:
-        assert {name: json.loads(text) for name, text in file.metadata().items()} == about
+        assert {name: json.loads(text) for name, text in file.metadata().items()} == {
+            **about,
+            "digest": ANY,
+        }
         assert torch.equal(file.get_tensor("ü"), tensors["ü"])

@@ -102,3 +102,8 @@ def test_an_image_is_anomalous_above_the_threshold_and_not_at_it() -> None:
 
 def test_no_image_has_no_verdict() -> None:
     assert decide(torch.empty(0, 3)).scores.shape == (0,)
+
+
+def test_a_distance_that_is_no_number_is_never_normal() -> None:
+    distances = torch.tensor([[1.0, 2.0], [torch.nan, 2.0], [torch.nan, torch.nan]])
+    assert decide(distances, threshold=5.0).anomalous.tolist() == [False, True, True]

@@ -1,7 +1,11 @@
 """What a safetensors file says of itself, as a dataclass, or an error that says what is wrong."""
 
 import json
+import os
 import re
+import signal
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,9 +14,11 @@ import msgspec
 import pytest
 import torch
 
+from oddone.bench import read_record
 from oddone.errors import ArtifactError, SettingsError
 from oddone.files import write_tensors
 from oddone.tensor_file import TensorFile
+from oddone.training.settings_file import read_settings
 
 
 @dataclass(frozen=True)
@@ -152,3 +158,60 @@ def test_an_entry_of_any_depth_is_read_or_refused() -> None:
         header = {**example().header, "settings": "[" * depth + "]" * depth}
         with pytest.raises(ArtifactError, match="settings is"):
             file_with(header).header_as(ExampleHeader)
+
+
+@pytest.fixture
+def _soon() -> Iterator[None]:
+    """Fail a test that does not come to an end."""
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
+    signal.alarm(5)
+    yield
+    signal.alarm(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+@pytest.mark.usefixtures("_soon")
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_only_regular_files_are_read(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero")
+    if kind == "fifo":
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+    with pytest.raises(ArtifactError, match=f"{path} cannot be read: it is no regular file"):
+        TensorFile.read(path)
+    with pytest.raises(ArtifactError, match=f"{path} cannot be read: it is no regular file"):
+        read_record(path)
+    with pytest.raises(SettingsError, match="cannot be read .*: it is no regular file"):
+        read_settings(path)
+
+
+def test_a_file_larger_than_any_of_ours_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    with path.open("wb") as file:
+        file.truncate(2**35)  # of which the disk holds nothing
+    with pytest.raises(ArtifactError, match="has 34,359,738,368 bytes, more than 17,179,869,184"):
+        TensorFile.read(path)
+
+
+def test_the_header_is_checked_before_the_rest_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    with path.open("wb") as file:
+        file.truncate(2**33)
+        file.write((2**40).to_bytes(8, "little") + b"{")
+    with pytest.raises(ArtifactError, match="its header would have 1,099,511,627,776 bytes"):
+        TensorFile.read(path)
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    with path.open("rb+") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(
+        ArtifactError, match="is damaged: it has 8,589,934,592 bytes, and its header"
+    ):
+        TensorFile.read(path)
+
+
+def test_settings_larger_than_any_are_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    with path.open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(SettingsError, match="cannot be read .*: it has over 1,048,576 bytes"):
+        read_settings(path)

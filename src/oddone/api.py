@@ -232,7 +232,7 @@ def keep_detector(run: RunDirectory, detector: Detector) -> None:
 
 def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
     """Return the directory of a new run, or of one that was begun with the same settings."""
-    if not (path / "settings.toml").is_file():
+    if not RunDirectory.exists(path):
         return RunDirectory.create(path, settings, _provenance(source, settings))
     run = RunDirectory.open(path)
     if run.settings != settings:

@@ -14,6 +14,7 @@ fix.
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -52,6 +53,31 @@ class SettingsWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data support what was asked, but barely; the message says how much more would do."""
+
+
+_FIXES = {
+    errno.ENOSPC: "make room there, or choose another place",
+    errno.EDQUOT: "make room there, or choose another place",
+    errno.EIO: "the disk may be failing; choose another place",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "choose a place that you may use",
+    errno.EPERM: "choose a place that you may use",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "let this process open more files (ulimit -n)",
+    errno.EFBIG: "let this process write larger files (ulimit -f)",
+}
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return in a line what the system refuses, of which file, and what to do about it.
+
+    >>> describe_os_error(OSError(errno.ENOSPC, "No space left on device", "run/history.jsonl"))
+    'run/history.jsonl: No space left on device; make room there, or choose another place'
+    """
+    what = error.strerror or str(error) or type(error).__name__
+    where = "" if error.filename is None else f"{error.filename}: "
+    fix = _FIXES.get(error.errno or 0, "choose another file or folder")
+    return f"{where}{what}; {fix}"
 
 
 def closest_match(word: str, choices: Iterable[str]) -> str | None:

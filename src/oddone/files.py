@@ -1,38 +1,153 @@
 """Files that are whole or not there: written under another name, flushed, then renamed."""
 
+import errno
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+import platform
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from oddone.errors import ArtifactError
+from oddone.errors import ArtifactError, SettingsError
+
+if sys.platform != "win32":
+    import fcntl
 
 ENCODER_NAME = "encoder.safetensors"
 DETECTOR_NAME = "detector.oddone"
+LOCK_NAME = ".lock"
+DIGEST = "digest"
+"""The entry of a safetensors file's header that tells of damage."""
+YOUNG_SECONDS = 60.0
+_BESIDE = re.compile(r"\.oddone-[0-9a-f]{16}\.part")
 
 
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
-    part = path.with_name(f"{path.name}.part")
+    with os_errors_named(path):
+        with file_beside(path) as part:
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def os_errors_named(path: Path) -> Iterator[None]:
+    """Let an OSError name this file: one while writing names none, or one that nobody knows."""
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)  # on a full disk it would be in the way
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        error.filename2 = None
         raise
-    directory = os.open(path.parent, os.O_RDONLY) if os.name == "posix" else None
-    if directory is not None:
-        os.fsync(directory)
-        os.close(directory)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk knows which files there are in a folder."""
+    if os.name == "posix":
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextmanager
+def file_beside(path: Path) -> Iterator[Path]:
+    """Yield a new file in the folder of `path`, to be written and then renamed.
+
+    No other file has its name, not even that of another process that writes the same `path`. If it
+    is still there in the end, it is removed. Meanwhile it is locked, for `remove_leftovers`.
+    """
+    part = path.with_name(f".oddone-{secrets.token_hex(8)}.part")
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+    try:
+        if sys.platform == "win32":  # where a file that is open cannot be renamed
+            os.close(descriptor)
+        else:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield part
+    finally:
+        part.unlink(missing_ok=True)  # on a full disk it would be in the way
+        if sys.platform != "win32":
+            os.close(descriptor)
+
+
+def is_leftover(name: str) -> bool:
+    """Return whether a file of that name is, or was, being written by `file_beside`."""
+    return _BESIDE.fullmatch(name) is not None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `file_beside` has left in a folder because its process was killed."""
+    if sys.platform == "win32" or not folder.is_dir():
+        return
+    for part in [path for path in folder.iterdir() if is_leftover(path.name)]:
+        with suppress(OSError):  # it is locked, so somebody writes it; or it is gone
+            if time.time() - part.stat().st_mtime < YOUNG_SECONDS:
+                continue  # and is perhaps not locked yet
+            with part.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Keep others who call this out of a folder; raise a SettingsError if one of them is there.
+
+    The operating system holds the lock, so it ends with its process, however that ends. Where it
+    knows no locks (Windows, some network drives), nobody is kept out.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    path = folder / LOCK_NAME
+    file = _open_locked(path)
+    try:
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        file.close()
+
+
+def _open_locked(path: Path) -> TextIO:
+    """Return a file that nobody else has locked."""
+    while True:
+        file = path.open("a+", errors="replace")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            owner = file.read(100) or "another process"
+            file.close()
+            raise SettingsError(
+                f"{path.parent} is in use by {owner}; wait until that has ended, or choose another "
+                f"folder"
+            ) from error
+        except OSError:
+            return file  # a file system without locks
+        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            file.truncate(0)
+            return file
+        file.close()  # who had it before has just removed it
 
 
 def write_json(path: Path, content: object) -> None:
@@ -53,14 +168,28 @@ def write_dated_json(folder: Path, name: str, content: Mapping[str, Any]) -> Pat
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
-    """Write a safetensors file; what it is about goes into its header as JSON."""
+    """Write a safetensors file; what it is about goes into its header as JSON, with a digest."""
     # safetensors takes no two tensors that share memory, as weights that are tied together do.
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
     header = {name: json.dumps(value) for name, value in about.items()}
+    header[DIGEST] = json.dumps(content_digest(copies, header))
     write_atomic(path, _in_fixed_order(save(copies, header)))
+
+
+def content_digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Return a hash that changes with any tensor and any entry of the header.
+
+    It tells of damage, not of forgery: who can write a file can write its digest.
+    """
+    names = sorted(tensors)
+    shapes = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
+    digest = hashlib.sha256(json.dumps([sorted(header.items()), shapes]).encode())
+    for name in names:
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _in_fixed_order(content: bytes) -> bytes:
@@ -77,6 +206,26 @@ def _in_fixed_order(content: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[end:]
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read; what is no file with an end, a pipe or a device, is an OSError."""
+    # To open a pipe without O_NONBLOCK waits until somebody writes into it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115  (a descriptor has no path)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return what is in a file of at most so many bytes; anything else is an OSError."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(path))
+    return content
 
 
 def file_or_in_run(path: Path, name: str) -> Path:

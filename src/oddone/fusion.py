@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-from oddone.verdicts import Verdicts
+from oddone.verdicts import Verdicts, exceeds
 
 PerView = Float[Tensor, "views images classes"]
 PerImage = Float[Tensor, "images classes"]
@@ -121,4 +121,4 @@ def decide(distances: PerImage, threshold: float | None = None) -> Verdicts:
 
     """
     scores, labels = distances.min(dim=1)
-    return Verdicts(scores, labels, None if threshold is None else scores > threshold)
+    return Verdicts(scores, labels, None if threshold is None else exceeds(scores, threshold))

@@ -1,12 +1,14 @@
 """A safetensors file as it is read: tensors and JSON about them, neither of which is trusted."""
 
+import hashlib
 import json
+import os
 import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 import msgspec
 import torch
@@ -14,10 +16,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from oddone.errors import ArtifactError
+from oddone.errors import ArtifactError, SettingsError
+from oddone.files import DIGEST, content_digest, open_regular
 
 Kind = TypeVar("Kind")
 
+MOST_BYTES = 2**34
+MOST_HEADER_BYTES = 100_000_000
+"""As safetensors has it."""
+_SHA256 = re.compile("[0-9a-f]{64}")
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
 
@@ -40,17 +47,15 @@ class TensorFile:
     tensors: Mapping[str, Tensor]
 
     @staticmethod
-    def read(path: Path) -> "TensorFile":
-        """Return what a file holds, copied, so that the file may be replaced meanwhile."""
+    def read(path: Path, *, sha256: str | None = None) -> "TensorFile":
+        """Return what a file holds, copied, so that the file may be replaced meanwhile.
+
+        With `sha256`, a file that has another SHA-256 is refused before anything of it is read.
+        """
         content = _content(path)
-        end = 8 + int.from_bytes(content[:8], "little")  # of the header, after its own length
-        if content[8:9] not in {b"", b"{"}:
-            raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
-        size = end + max(map(int, _ENDS.findall(content[8:end])), default=0)
-        if len(content) < size:
-            raise ArtifactError(
-                f"{path} is cut short: it has {len(content):,} bytes of {size:,}; copy it again"
-            )
+        if sha256 is not None:
+            _check_sha256(path, content, sha256)
+        end = 8 + int.from_bytes(content[:8], "little")
         try:
             tensors = load(content)
         # A dtype that safetensors knows and torch does not is a KeyError, an impossible shape a
@@ -83,6 +88,15 @@ class TensorFile:
         about = self.header_as(_About)
         return about.kind, about.format
 
+    def check_digest(self) -> None:
+        """Raise an ArtifactError unless the contents are those that were written."""
+        others = {name: entry for name, entry in self.header.items() if name != DIGEST}
+        if self.header.get(DIGEST) != json.dumps(content_digest(self.tensors, others)):
+            raise ArtifactError(
+                f"{self.path} was altered after it was written: its contents do not match its "
+                f"digest; copy it again"
+            )
+
     def _entry_of_type(self, name: str, hint: Any) -> Any:
         """Return an entry of the header, which can be made a value of this type."""
         try:
@@ -109,6 +123,8 @@ class TensorFile:
             raise self.inconsistent(
                 f"{name} is {tensor.dtype} {sizes}, not {dtype} [{', '.join(map(str, wish))}]"
             )
+        if not tensor.isfinite().all():
+            raise self.not_finite(name)
         return tensor
 
     def below(self, prefix: str) -> dict[str, Tensor]:
@@ -119,17 +135,65 @@ class TensorFile:
             if name.startswith(prefix)
         }
 
+    def not_finite(self, name: str) -> ArtifactError:
+        """Return the error about a tensor from which no number could be computed."""
+        return self.inconsistent(f"{name} has numbers that are not finite")
+
     def inconsistent(self, reason: str) -> ArtifactError:
         """Return the error that says what does not fit together."""
         return ArtifactError(f"{self.path} contradicts itself: {reason}; make it anew")
 
 
+def _check_sha256(path: Path, content: bytes, wanted: str) -> None:
+    digits = wanted.strip().lower()
+    if not _SHA256.fullmatch(digits):
+        raise SettingsError(
+            f"sha256={wanted!r}: give the 64 hexadecimal digits that sha256sum prints"
+        )
+    found = hashlib.sha256(content).hexdigest()
+    if found != digits:
+        raise ArtifactError(
+            f"{path} has the SHA-256 {found}, not {digits}; do not use it, and get it again"
+        )
+
+
 def _content(path: Path) -> bytes:
+    """Return all bytes of a file, once its length is known to be what its header says."""
     if path.is_dir():
         raise ArtifactError(f"{path} is a directory; name the file in it")
     if not path.exists():
         raise ArtifactError(f"{path} does not exist")
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            _check_size(path, file, size)
+            file.seek(0)
+            return file.read(size)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _check_size(path: Path, file: BinaryIO, size: int) -> None:
+    """Raise an ArtifactError unless the file's length is that of its header and its tensors."""
+    if size > MOST_BYTES:
+        raise ArtifactError(f"{path} has {size:,} bytes, more than {MOST_BYTES:,}: it is not ours")
+    start = file.read(9)
+    if start[8:] not in {b"", b"{"}:
+        raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
+    header_size = int.from_bytes(start[:8], "little")
+    if min(header_size, size) > MOST_HEADER_BYTES:
+        raise ArtifactError(
+            f"{path} is damaged: its header would have {header_size:,} bytes; copy it again"
+        )
+    end = 8 + header_size  # of the header, after its own length
+    header = start[8:] + file.read(max(0, min(header_size, size) - 1))
+    whole = end + max(map(int, _ENDS.findall(header)), default=0)
+    if size < whole:
+        raise ArtifactError(
+            f"{path} is cut short: it has {size:,} bytes of {whole:,}; copy it again"
+        )
+    if size > whole:
+        raise ArtifactError(
+            f"{path} is damaged: it has {size:,} bytes, and its header tells of {whole:,}; copy it "
+            f"again"
+        )

@@ -84,6 +84,14 @@ class Verdicts:
         )
 
 
+def exceeds(scores: Float[Tensor, " images"], threshold: float) -> Bool[Tensor, " images"]:
+    """Return which scores are above the threshold; one that is no number always is.
+
+    Of such an image nothing is known, least of all that it is normal.
+    """
+    return (scores > threshold) | ~scores.isfinite()
+
+
 def _joined(values: Sequence[Tensor | None]) -> Tensor | None:
     """Return the values of all parts; None unless every part has some."""
     known = [value.cpu() for value in values if value is not None]

@@ -68,3 +68,33 @@ def test_a_file_in_parts_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
         write_half()
     assert out.read_text() == "before"
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_two_runs_to_one_file_do_not_meet(tmp_path: Path) -> None:
+    out, own = tmp_path / "rows.csv", tmp_path / "rows.csv.part"
+    own.write_text("the user's own")
+    with out_file_in_parts(out) as one:
+        with out_file_in_parts(out) as other:
+            one.write_text("one, and more of it")
+            other.write_text("other")
+        assert out.read_text() == "other"
+    assert out.read_text() == "one, and more of it"
+    assert own.read_text() == "the user's own"
+    assert sorted(tmp_path.iterdir()) == [out, own]
+
+
+def test_what_an_earlier_run_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / f".oddone-{'0' * 16}.part"
+    left.touch()
+    os.utime(left, (0, 0))
+    write_out_file(tmp_path / "page.html", b"page")
+    assert not left.exists()
+
+
+def test_an_error_of_something_else_does_not_blame_the_file(tmp_path: Path) -> None:
+    def read_a_source() -> None:
+        with out_file_in_parts(tmp_path / "rows.csv"):
+            raise OSError(5, "Input/output error", "source.png")
+
+    with pytest.raises(OSError, match="source.png"):
+        read_a_source()

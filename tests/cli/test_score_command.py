@@ -576,7 +576,7 @@ def test_what_is_not_complete_does_not_take_the_name(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("oddone.cli.score.to_row", full)
+    monkeypatch.setattr(os, "fsync", full)
     out = tmp_path / f"scores{ending}"
     code, _, complained = run_oddone("score", str(detector_file), str(folder), "--out", str(out))
     assert code == 2

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import pickle
@@ -20,10 +21,11 @@ from torch import Tensor, nn
 from oddone import __version__
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings, Explanation, Space
-from oddone.detector.artifact import FORMAT, _digest
+from oddone.detector.artifact import FORMAT
 from oddone.detector.settings import Classifier
 from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import ArtifactError, DataWarning, SettingsError
+from oddone.files import content_digest
 from oddone.fusion import FUSIONS, harmonic, nearest
 from oddone.training import RunDirectory
 from oddone.training.initialise import initial_network
@@ -293,6 +295,25 @@ def test_no_byte_can_change_unnoticed(file: Path, data: st.DataObject) -> None:
     assert content[8:header_end].split() == file.read_bytes()[8:header_end].split()  # only blanks
 
 
+def test_a_digest_that_came_by_another_way_is_compared(file: Path, tmp_path: Path) -> None:
+    right = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert Detector.load(file, sha256=right).threshold == Detector.load(file).threshold
+    assert Detector.load(file, sha256=f" {right.upper()}\n").classes
+    with pytest.raises(ArtifactError, match=f"has the SHA-256 {right}, not 0{{64}}; do not use it"):
+        Detector.load(file, sha256="0" * 64)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "detector.oddone").write_bytes(file.read_bytes())
+    with pytest.raises(ArtifactError, match="run/detector.oddone has the SHA-256"):
+        Detector.load(run, sha256="0" * 64)
+
+
+@pytest.mark.parametrize("sha256", ["", "abc", "g" * 64, "0" * 63])
+def test_what_is_no_digest_is_refused(file: Path, sha256: str) -> None:
+    with pytest.raises(SettingsError, match="sha256='.*': give the 64 hexadecimal digits"):
+        Detector.load(file, sha256=sha256)
+
+
 # Files that somebody made up: each is whole, and its digest is right
 
 
@@ -305,7 +326,7 @@ def forge(file: Path, change: Callable[[Header, Tensors], None]) -> Path:
         name: entry.decode() if isinstance(entry, bytes) else json.dumps(entry)
         for name, entry in header.items()
     }
-    digest = json.dumps(_digest(tensors, entries))
+    digest = json.dumps(content_digest(tensors, entries))
     path = file.with_name("forged.oddone")
     path.write_bytes(save(tensors, {**entries, "digest": digest}))
     return path
@@ -342,6 +363,13 @@ def with_new(name: str, tensor: Tensor) -> Callable[[Header, Tensors], None]:
         tensors[name] = tensor.clone()
 
     return apply
+
+
+def spoilt(numbers: Tensor) -> Tensor:
+    """Return numbers of which the last is none."""
+    numbers = numbers.clone()
+    numbers.reshape(-1)[-1] = torch.nan
+    return numbers
 
 
 def test_an_unchanged_forgery_is_a_detector(file: Path) -> None:
@@ -396,8 +424,10 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("classes", [0, 1, 2]), "Expected `str`, got `int`"),
         (with_entry("classes", []), "it has no classes"),
         (with_entry("classes", ["a", "b"]), r"gaussians.mean is .*\[12, 8\], not .*\[8, 8\]"),
+        (with_entry("classes", ["a", "b", "a"]), "the class 'a' is there twice"),
+        (with_entry("classes", ["a", "b" * 5000, "c"]), "a class has a name of 5,000 characters"),
         (with_entry("image_size", 0), "image_size is 0: Expected `int` >= 1"),
-        (with_entry("image_size", 10**9), "image_size is 1000000000: Expected `int` <= 4096"),
+        (with_entry("image_size", 10**9), "image_size is 1000000000: Expected `int` <= 1024"),
         (with_entry("image_size", 16.5), "image_size is 16.5: Expected `int`"),
         (without("data_fingerprint"), "data_fingerprint"),
         (with_entry("views", "rotations"), "views is 'rotations': Expected `object`"),
@@ -423,13 +453,24 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (without("calibration.scores"), "there is no calibration.scores"),
         (with_tensor("calibration.scores", lambda s: s[:0]), "0 scores and .* no calibration"),
         (with_tensor("calibration.scores", lambda s: s.flip(0)), "are no calibration"),
-        (with_tensor("calibration.scores", lambda s: s * torch.nan), "are no calibration"),
+        (with_tensor("calibration.scores", lambda s: s * torch.nan), "scores .* not finite"),
         (with_tensor("calibration.scores", Tensor.float), r"torch.float32 \[36\], not .*\[any\]"),
         (with_new("calibration.labels", torch.full((36,), 3)), "calibration.* none of 3 classes"),
         (with_new("calibration.labels", torch.full((36,), -1)), "calibration.* none of 3 classes"),
         (with_new("calibration.labels", torch.zeros(36)), "torch.float32 .*, not torch.int64"),
         (with_new("calibration.labels", torch.full((35,), 1)), r"int64 \[35\], not .*\[36\]"),
+        (without("false_alarms"), "calibration.scores is there, which nothing of it uses"),
+        (without("probe.weight"), "probe.bias is there, which nothing of it uses"),
+        (with_new("more", torch.ones(1)), "more is there, which nothing of it uses"),
+        (with_new("network.more", torch.ones(1)), "1 differ, such as 'more'"),
         (without("gaussians.mean"), "there is no gaussians.mean"),
+        (with_tensor("gaussians.mean", spoilt), "gaussians.mean has numbers that are not finite"),
+        (with_tensor("gaussians.whitening", spoilt), "gaussians.whitening has .* not finite"),
+        (with_tensor("probe.weight", spoilt), "probe.weight has numbers that are not finite"),
+        (with_tensor("references.embeddings", spoilt), "references.embeddings .* not finite"),
+        (with_tensor("network.head.2.bias", spoilt), "head.2.bias has .* not finite"),
+        (with_tensor("network.head.2.bias", lambda b: b * torch.inf), "head.2.bias .* not finite"),
+        (with_tensor("network.encoder.stem.1.running_var", spoilt), "running_var has .* not fin"),
         (without("probe.bias"), "there is no probe.bias"),
         (with_tensor("gaussians.mean", Tensor.double), "torch.float64.*not torch.float32"),
         (with_tensor("gaussians.whitening", lambda w: w[0]), r"is torch.float32 \[8, 8\], not"),

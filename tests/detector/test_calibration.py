@@ -34,6 +34,15 @@ def test_a_p_value_counts_the_held_out_images_that_are_as_odd() -> None:
     assert p_values.tolist() == [5 / 5, 4 / 5, 2 / 5, 1 / 5]  # the image itself is one of them
 
 
+@pytest.mark.parametrize("labels", [None, torch.zeros(40, dtype=torch.long)])
+def test_a_score_that_is_no_number_is_never_normal(labels: torch.Tensor | None) -> None:
+    calibration = Calibration(torch.arange(40.0).double(), 0.1, labels)
+    scores = torch.tensor([0.0, torch.nan, torch.inf, -torch.inf])
+    classes = torch.zeros(4, dtype=torch.long)
+    assert calibration.anomalous(scores, classes).tolist() == [False, True, True, True]
+    assert calibration.p_values(scores, classes).tolist() == [1, 1 / 41, 1 / 41, 1 / 41]
+
+
 def test_false_alarms_are_as_rare_as_promised_and_within_the_interval() -> None:
     """Calibrate many times on 199 numbers and see how often a new number is flagged."""
     generator = torch.Generator().manual_seed(0)

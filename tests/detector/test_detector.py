@@ -15,7 +15,7 @@ from oddone.data import ImageSet
 from oddone.data.decode import decode
 from oddone.density import Shrinkage
 from oddone.detector import Calibration, Detector, DetectorSettings, Space
-from oddone.encoders import TrainedNetwork
+from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import DataError, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
 from oddone.transforms import Rotations, ViewSet, one_view, rotations, rotations_and_mirrors
@@ -489,3 +489,25 @@ def test_files_that_are_no_images_are_named(detector: Detector, tmp_path: Path) 
 def test_a_choice_that_does_not_exist_is_refused(choice: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="='(tail|forest)': choose '(head|linear)' or"):
         DetectorSettings(**choice)  # type: ignore[arg-type]
+
+
+def test_of_large_images_one_view_is_in_work_at_a_time(
+    detector: Detector, source: ImageSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = torch.from_numpy(source.images[:1])
+    at_once = detector.embedder(images)
+    seen: list[int] = []
+    hook = detector.embedder.network.register_forward_pre_hook(
+        lambda _, given: seen.append(len(given[0]))
+    )
+    monkeypatch.setattr("oddone.detector.view_embedder.PIXELS_AT_ONCE", 3 * 16**2)
+    one_by_one = detector.embedder(images)
+    hook.remove()
+    assert seen == [3, 3, 2]
+    for ours, theirs in zip(at_once, one_by_one, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_images_larger_than_any_are_refused_before_there_is_a_network() -> None:
+    with pytest.raises(SettingsError, match="image_size=1025: choose 1 to 1024 pixels"):
+        frozen_network(torch.nn.Flatten(), 1025, ("a", "b"), "x")

@@ -98,6 +98,21 @@ def test_without_a_calibration_nothing_is_called_anomalous_or_normal(
     assert (verdict.p_value, verdict.anomalous) == (None, None)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_score_that_is_no_number_is_a_reason_and_no_verdict(
+    detector: Detector, folder: Path, number: float
+) -> None:
+    gaussians = replace(detector.gaussians, mean=detector.gaussians.mean * number)
+    broken = replace(detector, gaussians=gaussians)
+    verdicts = broken(folder / "0.png")
+    assert verdicts.anomalous is not None
+    assert verdicts.anomalous.tolist() == [True]
+    scored = next(broken.score(folder))
+    assert scored[:3] == (str(folder / "0.png"), None, None)
+    assert scored.reason is not None
+    assert "its score is nan, which is no number" in scored.reason
+
+
 def test_neighbours_come_where_they_are_asked_for(
     detector: Detector, source: ImageSet, folder: Path
 ) -> None:

@@ -9,6 +9,7 @@ from safetensors.torch import load, save
 from oddone.data import ImageSet
 from oddone.encoders import TrainedNetwork, load_network, save_network
 from oddone.errors import ArtifactError
+from oddone.files import write_tensors
 from oddone.training import TrainSettings
 from oddone.training.initialise import initial_network
 from runs import tiny_settings, tiny_source
@@ -66,7 +67,7 @@ def test_the_encoder_file_says_what_it_is(file: Path) -> None:
         (b"not tensors", "encoder.safetensors is no safetensors file"),
         ((100).to_bytes(8, "little") + b"{}" * 50, "encoder.safetensors is damaged"),
         (save({"weight": torch.zeros(2)}), "is not an encoder that this version"),
-        (save({}, {"kind": '"encoder"', "format": "3"}), "is not an encoder that this version"),
+        (save({}, {"kind": '"encoder"', "format": "4"}), "is not an encoder that this version"),
         (save({}, {"kind": '"encoder"', "format": "2"}), "missing required field `model`"),
     ],
     ids=["empty", "text", "header", "tensors", "newer", "settings"],  # headers have no fixed order
@@ -87,6 +88,17 @@ def test_weights_that_do_not_fit_are_refused(file: Path) -> None:
     tensors = load(file.read_bytes())
     tensors["head.0.bias"] = torch.zeros(5)
     del tensors["head.2.bias"]
-    file.write_bytes(save(tensors, about(file)))
+    entries = {name: json.loads(text) for name, text in about(file).items() if name != "digest"}
+    write_tensors(file, tensors, entries)
     with pytest.raises(ArtifactError, match=r"do not fit .* \(2 differ, such as 'head.0.bias'\)"):
         load_network(file)
+
+
+def test_an_encoder_of_the_format_before_has_no_digest_and_is_read(file: Path) -> None:
+    entries = {name: text for name, text in about(file).items() if name != "digest"}
+    tensors = load(file.read_bytes())
+    file.write_bytes(save(tensors, entries))
+    with pytest.raises(ArtifactError, match="altered after it was written"):
+        load_network(file)
+    file.write_bytes(save(tensors, entries | {"format": "2"}))
+    assert load_network(file).image_size == 16

@@ -7,7 +7,7 @@ import pytest
 from comparing import assert_same_weights, begun, losses
 
 from oddone.api import fit_run
-from oddone.errors import DataError, SettingsError
+from oddone.errors import SettingsError
 from oddone.training import RunDirectory, StepReport, TrainSettings, train_network
 from oddone.training.checkpoint import read_progress
 from oddone.training.optim import learning_rate
@@ -107,5 +107,4 @@ def test_the_progress_of_a_run_is_read_from_its_last_checkpoint(tmp_path: Path) 
     train_for(2, run)
     assert read_progress(run.checkpoints).step == 2
     (run.checkpoints / "000000009.safetensors").write_bytes(b"cut short")
-    with pytest.raises(DataError, match="000000009.safetensors is damaged"):
-        read_progress(run.checkpoints)
+    assert read_progress(run.checkpoints).step == 2  # of the newest that is whole

@@ -145,24 +145,12 @@ def test_only_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_a_damaged_checkpoint_is_named_with_the_way_out(tmp_path: Path) -> None:
-    settings = tiny_settings()
-    run = begun(tmp_path / "run", settings)
-    seen: list[StepReport] = []
-    train_network(tiny_source(), settings, run, watch=seen.append, stop=lambda: len(seen) == 3)
-    newest = newest_checkpoint(run.checkpoints)
-    assert newest is not None
-    newest.write_bytes(newest.read_bytes()[:1000])
-    with pytest.raises(DataError, match="is damaged.*--resume goes on from the one before"):
-        train_network(tiny_source(), settings, run)
-    newest.unlink()
-    assert train_network(tiny_source(), settings, run).finished
-
-
 def test_a_loss_that_is_no_number_stops_at_its_step(tmp_path: Path) -> None:
     wild = tiny_settings(steps=60, optimiser=OptimiserSettings(learning_rate=1e30))
     run = begun(tmp_path / "run", wild)
-    with pytest.raises(DivergedError, match=r"the loss is \w+ at step \d+.*learning_rate"):
+    with pytest.raises(
+        DivergedError, match=r"the (loss is \w+|weights are not finite) at step \d+.*learning_rate"
+    ):
         train_network(tiny_source(), wild, run)
     newest = newest_checkpoint(run.checkpoints)
     assert newest is not None

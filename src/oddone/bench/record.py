@@ -19,7 +19,7 @@ from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
 from oddone.errors import ArtifactError
 from oddone.evaluation import Evaluation, as_json
-from oddone.files import write_dated_json
+from oddone.files import read_regular, write_dated_json
 from oddone.provenance import Machine, machine, now, versions
 
 KIND = "oddone bench"
@@ -227,7 +227,7 @@ def _content(path: Path) -> bytes:
         size = path.stat().st_size
         if size > LARGEST:
             raise ArtifactError(f"{path} has {size:,} bytes, more than any record of oddone bench")
-        return path.read_bytes()
+        return read_regular(path, LARGEST)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
 

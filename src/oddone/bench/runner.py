@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,8 +146,7 @@ class Bench:
         return {key: self._described(key, wanted) for key, wanted in in_order.items()}
 
     def _train(self, wanted: Plan, run: RunDirectory) -> None:
-        if not (run.path / "settings.toml").is_file():  # new, or ended before it began
-            shutil.rmtree(run.path, ignore_errors=True)
+        if not RunDirectory.exists(run.path):
             RunDirectory.create(run.path, wanted.settings, self.provenance(wanted.settings))
         start = (
             None if wanted.start is None else load_network(self.run_of(wanted.start).encoder_path)
@@ -161,7 +159,12 @@ class Bench:
             raise Interrupted
 
     def _described(self, key: str, wanted: Plan) -> NetworkRecord:
-        *_, last = self.run_of(wanted).history()
+        run = self.run_of(wanted)
+        last: dict[str, Any] = next(reversed(list(run.history())), {})
+        if "seconds" not in last:
+            raise DataError(
+                f"the history of {run.path} is damaged; remove that folder, to train anew"
+            )
         return NetworkRecord(
             key,
             wanted.name,

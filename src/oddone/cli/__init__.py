@@ -19,7 +19,7 @@ from oddone import __version__
 from oddone.cli import data
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.terminal import printable
-from oddone.errors import OddOneError, did_you_mean
+from oddone.errors import OddOneError, describe_os_error, did_you_mean
 
 app = App(
     name="oddone",
@@ -94,7 +94,7 @@ def launch(
     """Run one command and return its exit code, which is 2 for an error that the user can fix."""
     try:
         return app(tokens) or 0
-    except OddOneError as error:
+    except (OddOneError, OSError) as error:
         if not debug:
             return _print_error(error)
         traceback.print_exc()
@@ -106,15 +106,17 @@ def main() -> None:
     try:
         code = app.meta(sys.argv[1:])
     # An unknown command or option, or a command whose extra is missing: a traceback would not help.
-    except (CycloptsError, OddOneError) as error:
+    except (CycloptsError, OddOneError, OSError) as error:
         code = _print_error(error)
     sys.exit(code or 0)
 
 
-def _print_error(error: OddOneError | CycloptsError) -> int:
+def _print_error(error: OddOneError | OSError | CycloptsError) -> int:
     """Print an error in one line, and return the exit code."""
     if isinstance(error, UnknownCommandError) and error.app is app and error.unused_tokens:
         message = _unknown_command(error.unused_tokens[0])
+    elif isinstance(error, OSError):
+        message = describe_os_error(error)
     else:
         message = str(error)
     line = Text.assemble(("oddone: ", "bold red"), printable(message))

@@ -23,6 +23,7 @@ def calibrate(
     false_alarms: float = 0.05,
     per_class: Annotated[bool, Parameter(negative=())] = False,
     out: Path | None = None,
+    sha256: str | None = None,
 ) -> None:
     """Set the threshold above which images are anomalous, with images that are normal and new.
 
@@ -43,10 +44,12 @@ def calibrate(
         share: 19 for 0.05. Then false alarms are as rare in each of these classes.
     out
         The file for the calibrated detector; it replaces the old one unless set.
+    sha256
+        The SHA-256 that the detector's file must have before, as `sha256sum` prints it.
     """
     if out is not None:
         check_out_file(out)
-    before = open_detector(detector)
+    before = open_detector(detector, sha256)
     images = load_images(source, before.image_size)
     if images.fingerprint == before.embedder.trained.data_fingerprint:
         raise DataError(

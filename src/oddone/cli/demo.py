@@ -1,7 +1,6 @@
 """`oddone demo`: the whole method on the images inside oddone, compared with cross-entropy."""
 
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +122,7 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
 
 def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirectory:
     """Return a finished run; if an earlier demo has begun it, go on with it."""
-    if (folder / "settings.toml").exists():
+    if RunDirectory.exists(folder):
         run = RunDirectory.open(folder)
     else:
         provenance = provenance_of(KNOWN, images, settings, strict=False)
@@ -174,7 +173,14 @@ def _explain_three(detector: Detector, out: Path) -> None:
 
 
 def _remove(out: Path) -> None:
-    """Remove the folder of an earlier demo; any other folder is an error."""
-    if not (out / "mcl" / "settings.toml").is_file():
+    """Remove the runs of an earlier demo, whose other files are then replaced.
+
+    A folder that holds anything else is an error.
+    """
+    if not (out / "mcl").is_dir():
         raise SettingsError(f"{out} holds no earlier demo, so --overwrite leaves it alone")
-    shutil.rmtree(out)
+    runs = [out / "mcl", out / "cross-entropy"]
+    for run in runs:
+        RunDirectory.check_free(run, overwrite=True)
+    for run in filter(Path.exists, runs):
+        RunDirectory(run).remove()

@@ -47,6 +47,7 @@ def evaluate(
     near: Annotated[tuple[str, ...], REPEATED] = (),
     far: Annotated[tuple[str, ...], REPEATED] = (),
     out: Annotated[tuple[Path, ...], REPEATED] = (),
+    sha256: str | None = None,
 ) -> None:
     """Measure a detector on new images of its classes, and on images of no known class.
 
@@ -68,12 +69,14 @@ def evaluate(
     out
         A file for the result: .json, or .csv as OpenOOD writes it, and beside that a second one,
         NAME-classes.csv, with a row for each class. May be given several times.
+    sha256
+        The SHA-256 that the detector's file must have, as `sha256sum` prints it.
     """
     sources = sources_by_name(ood)
     averages = {name: members for name, members in (("near", near), ("far", far)) if members}
     check_averages(averages, sources)
     _check_out_files(out)
-    opened = open_detector(detector)
+    opened = open_detector(detector, sha256)
     known = load_images(source, opened.image_size)
     oods = {name: load_images(notation, opened.image_size) for name, notation in sources.items()}
     with progress_with_warnings() as progress:

@@ -1,5 +1,6 @@
 """`oddone explain`: why one image got its verdict, in words and as a picture."""
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,15 @@ class ChosenImage(NamedTuple):
 
 
 @app.default
-def explain(detector: Path, image: str, /, *, out: Path, number: int | None = None) -> None:
+def explain(
+    detector: Path,
+    image: str,
+    /,
+    *,
+    out: Path,
+    number: int | None = None,
+    sha256: str | None = None,
+) -> None:
     """Draw a picture of why an image got its verdict, and say it in words.
 
     Examples: `oddone explain run photo.jpg --out why.png`, `oddone explain run
@@ -42,16 +51,21 @@ def explain(detector: Path, image: str, /, *, out: Path, number: int | None = No
         The picture to write: .png, .svg or .pdf. A file of that name is overwritten.
     number
         Which image of a source such as `fashion:unseen#test`, counted from 0.
+    sha256
+        The SHA-256 that the detector's file must have, as `sha256sum` prints it.
     """
     check_figure_path(out)
     if number is None and out.resolve() == Path(image).resolve():
         raise SettingsError(f"--out {out} would overwrite the image itself; choose another name")
-    opened = open_detector(detector)
+    opened = open_detector(detector, sha256)
     size = opened.image_size
     chosen = (
         _read_picture(image, size) if number is None else _read_from_source(image, number, size)
     )
     explanation = opened.explain(chosen.pixels[None])[0]
+    score = explanation.verdict.score
+    if not math.isfinite(score):
+        raise DataError(f"the score of {image} is {score}, which is no number; fit {detector} anew")
     figure = draw_explanation(opened, chosen.pixels, explanation, title=chosen.path)
     save_figure(figure, out)
     _say_verdict(opened, explanation)

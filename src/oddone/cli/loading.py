@@ -16,6 +16,9 @@ def load_images(source: str, size: int | None, *, strict: bool = False) -> Image
     return images
 
 
-def open_detector(path: Path) -> Detector:
-    """Return the detector in a file, or in the directory of a finished run, on the best device."""
-    return Detector.load(path).to(choose_device())
+def open_detector(path: Path, sha256: str | None = None) -> Detector:
+    """Return the detector in a file, or in the directory of a finished run, on the best device.
+
+    With `sha256`, a file that has another SHA-256 is refused.
+    """
+    return Detector.load(path, sha256=sha256).to(choose_device())

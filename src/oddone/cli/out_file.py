@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from oddone.errors import SettingsError
-from oddone.files import write_atomic
+from oddone.files import file_beside, remove_leftovers, write_atomic
 
 
 def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
@@ -15,7 +15,9 @@ def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
         *others, last = endings
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise SettingsError(f"--out {out}: let the name end in {wanted}")
-    if out.is_dir() or not out.parent.is_dir():
+    with os_errors_explained(out):
+        names_a_file = not out.is_dir() and out.parent.is_dir()
+    if not names_a_file:
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
     if not os.access(out.parent, os.W_OK):
         raise SettingsError(f"--out {out}: you may not write to {out.parent}; choose another place")
@@ -24,19 +26,26 @@ def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
 def write_out_file(out: Path, content: bytes) -> None:
     """Write the whole file; a full disk, for example, is a SettingsError."""
     with os_errors_explained(out):
+        remove_leftovers(out.parent)
         write_atomic(out, content)
 
 
 @contextmanager
 def out_file_in_parts(out: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file to write to; once it is complete, it becomes `out`."""
-    part = out.with_name(f"{out.name}.part")
-    with os_errors_explained(out):
-        try:
-            yield part
+    """Yield the path of a temporary file to write to; once it is complete, it becomes `out`.
+
+    What goes wrong meanwhile need not be about the file, so who writes it does so inside
+    `os_errors_explained`.
+    """
+    with ExitStack() as stack:
+        with os_errors_explained(out):
+            remove_leftovers(out.parent)
+            part = stack.enter_context(file_beside(out))
+        yield part
+        with os_errors_explained(out), part.open("rb+") as file:
+            os.fsync(file.fileno())
+        with os_errors_explained(out):
             part.replace(out)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 @contextmanager

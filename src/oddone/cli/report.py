@@ -50,6 +50,7 @@ def report(
     ood: Annotated[tuple[str, ...], REPEATED] = (),
     pictures: Path | None = None,
     figures: Path | None = None,
+    sha256: Annotated[tuple[str, ...], REPEATED] = (),
 ) -> None:
     """Draw all about a detector on one page: what it knows, what it misses, and why.
 
@@ -75,13 +76,18 @@ def report(
         A folder of larger pictures, to show what resizing leaves behind in them; for detectors.
     figures
         A folder for each figure alone, as .svg and .png.
+    sha256
+        The SHA-256 that a detector's file must have, as `sha256sum` prints it; for several
+        detectors, one for each in their order.
     """
     _check_outputs(out, figures)
     if any(map(_is_record, subjects)):
-        _check_records(subjects, {"--test": test, "--ood": ood, "--pictures": pictures})
+        _check_records(
+            subjects, {"--test": test, "--ood": ood, "--pictures": pictures, "--sha256": sha256}
+        )
         made = _report_on_records(subjects)
     else:
-        made = _report_on_detectors(subjects, test, ood, pictures)
+        made = _report_on_detectors(subjects, test, ood, pictures, sha256)
     write_out_file(out, made.page.encode())
     say(f"the page is {out}")
     if figures is not None:
@@ -127,16 +133,25 @@ def _report_on_records(paths: Sequence[Path]) -> RenderedReport:
 
 
 def _report_on_detectors(
-    paths: Sequence[Path], test: str | None, ood: tuple[str, ...], pictures: Path | None
+    paths: Sequence[Path],
+    test: str | None,
+    ood: tuple[str, ...],
+    pictures: Path | None,
+    sha256: Sequence[str],
 ) -> RenderedReport:
     _check_detectors(paths, pictures)
+    if sha256 and len(sha256) != len(paths):
+        raise SettingsError(
+            f"--sha256 is given {len(sha256)} times for {len(paths)} detectors; give one for each"
+        )
     if test is None:
         raise SettingsError(
             "a detector is reported on by test images of its classes; name them with --test SOURCE"
         )
     names = distinct_names([_name(path) for path in paths], paths)
     sources = sources_by_name(ood)
-    detectors = [open_detector(path) for path in paths]
+    digests: Sequence[str | None] = sha256 or [None] * len(paths)
+    detectors = [open_detector(path, digest) for path, digest in zip(paths, digests, strict=True)]
     sizes = {detector.image_size for detector in detectors}
     test_images = {size: load_images(test, size) for size in sizes}
     ood_images = {

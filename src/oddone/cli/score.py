@@ -45,6 +45,7 @@ def score(
     sort: Literal["score"] | None = None,
     top: int | None = None,
     copy_anomalous: Path | None = None,
+    sha256: str | None = None,
 ) -> None:
     """Name the class of images, and say which are none of the classes: a row for each, in order.
 
@@ -72,9 +73,11 @@ def score(
         Only so many rows, the most anomalous first.
     copy_anomalous
         A folder to copy the files of all anomalous images into; nothing in it is overwritten.
+    sha256
+        The SHA-256 that the detector's file must have, as `sha256sum` prints it.
     """
     _check_options(sources, out, top)
-    opened = open_detector(detector)
+    opened = open_detector(detector, sha256)
     copies = _open_copies(copy_anomalous, opened, detector)
     if opened.calibration is None:
         note(

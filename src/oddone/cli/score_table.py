@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from oddone.cli.out_file import out_file_in_parts
+from oddone.cli.out_file import os_errors_explained, out_file_in_parts
 from oddone.cli.terminal import printable
 from oddone.detector import ScoredImage
 from oddone.errors import SettingsError
@@ -92,7 +92,7 @@ def open_table(out: Path | None, classes: Sequence[str], neighbours: int) -> Ite
     """Yield a function that writes one row: to a file, to the terminal, or as CSV into a pipe."""
     columns = table_columns(neighbours)
     if out is not None:
-        with out_file_in_parts(out) as part, FORMATS[out.suffix.lower()](part, columns) as write:
+        with out_file_in_parts(out) as part, _write_to_file(out, part, columns) as write:
             yield write
     elif sys.stdout.isatty():
         yield _write_to_terminal(Console(), classes)
@@ -176,6 +176,22 @@ def _write_to_pipe(columns: Columns) -> Iterator[Write]:
     except BrokenPipeError:  # such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # or Python complains at exit
         sys.exit(0)
+
+
+@contextmanager
+def _write_to_file(out: Path, part: Path, columns: Columns) -> Iterator[Write]:
+    """Yield a function that writes a row to `part`; what it cannot write is an error of `out`."""
+    with ExitStack() as stack:
+        with os_errors_explained(out):
+            write = stack.enter_context(FORMATS[out.suffix.lower()](part, columns))
+
+        def write_or_explain(row: Row) -> None:
+            with os_errors_explained(out):
+                write(row)
+
+        yield write_or_explain
+        with os_errors_explained(out):
+            stack.close()  # the last rows have waited until here
 
 
 @contextmanager

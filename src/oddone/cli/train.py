@@ -118,10 +118,11 @@ def train(
     """
     if resume is not None:
         run = RunDirectory.open(resume)
-        inputs = _load_again(run, source)
-        if settings != run.settings:
-            _extend(run, settings, inputs.images)
-        return _train(run, inputs, tensorboard=tensorboard)
+        with run.locked():
+            inputs = _load_again(run, source)
+            if settings != run.settings:
+                _extend(run, settings, inputs.images)
+            return _train(run, inputs, tensorboard=tensorboard)
     if source is None or out is None:
         raise SettingsError(
             "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
@@ -261,26 +262,26 @@ def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
             f"; begin it again, with --overwrite"
         )
     # A run that was begun in Python does not say where its images are.
-    data = {"size": run.settings.model.image_size, "strict": False, **provenance["data"]}
+    data = {"size": run.settings.model.image_size, "strict": False, **provenance.get("data", {})}
     if moved_to is not None:
         data["source"] = moved_to
-    if "source" not in data:
+    if not {"source", "fingerprint"} <= data.keys():
         raise DataError(f"{run.path} does not say where its images are; name them with --source")
     moved = f"; if the images of {run.path} have moved, name their place with --source"
     images = _load_unchanged(data, run, hint=moved)
-    if data != provenance["data"]:
+    if data != provenance.get("data"):
         run.rewrite_provenance({**provenance, "data": data})
-    left_out, outliers = None, None
+    left_out, outliers, size = None, None, images.images.shape[-1]
     if "left_out" in provenance:
         images, left_out = split_off_class(images, provenance["left_out"]["class"])
     if "outliers" in provenance:
-        outliers = _load_unchanged(provenance["outliers"], run)
+        outliers = _load_unchanged({"strict": False, "size": size, **provenance["outliers"]}, run)
     return TrainInputs(images, outliers, None, left_out)
 
 
 def _load_unchanged(described: dict[str, Any], run: RunDirectory, *, hint: str = "") -> ImageSet:
     """Return the images that the provenance describes; raise a DataError if they have changed."""
-    source = described["source"]
+    source = described.get("source", "")
     try:
         images = _load_and_describe(source, described["size"], strict=described["strict"])
     except DataError as error:
@@ -305,11 +306,12 @@ def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageS
 
 def _say_result(outcome: Outcome, run: RunDirectory) -> None:
     losses = [line["loss"] for line in run.history()]
+    fell = f"loss {losses[0]:.3f} -> {losses[-1]:.3f}" if losses else "its history is damaged"
     say(
         f"done: {counted(outcome.step, 'step', 'steps')} in {outcome.seconds / 60:.1f} minutes, "
-        f"loss {losses[0]:.3f} -> {losses[-1]:.3f}; the encoder is {run.encoder_path}"
+        f"{fell}; the encoder is {run.encoder_path}"
     )
-    if losses[-1] < 0:
+    if losses and losses[-1] < 0:
         say(
             "a loss below zero is as it should be: in MCL a row is pulled to its own class harder "
             "than it is pushed away, so the loss is no softmax and has no lower bound at zero"

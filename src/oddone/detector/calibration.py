@@ -19,6 +19,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from oddone.errors import DataError, DataWarning, SettingsError
+from oddone.verdicts import exceeds
 
 CONFIDENCE = 0.95
 
@@ -173,6 +174,8 @@ class Calibration:
     ) -> Bool[Tensor, " images"]:
         """Return which images score above the threshold, that of their class where there is one.
 
+        A score that is not finite is always above it.
+
         Parameters
         ----------
         scores
@@ -182,7 +185,7 @@ class Calibration:
 
         """
         if self.labels is None:
-            return scores.double().cpu() > self.threshold
+            return exceeds(scores.double().cpu(), self.threshold)
         anomalous = torch.empty(len(scores), dtype=torch.bool)
         for own, calibration in self._by_class(labels):
             anomalous[own] = calibration.anomalous(scores[own])
@@ -192,6 +195,8 @@ class Calibration:
         self, scores: Float[Tensor, " images"], labels: Int[Tensor, " images"] | None = None
     ) -> Float64[Tensor, " images"]:
         """Return the share of normal images, a new one among them, that are this odd or odder.
+
+        A score that is not finite is odder than all of them.
 
         Parameters
         ----------
@@ -203,7 +208,8 @@ class Calibration:
         """
         if self.labels is None:
             images = len(self.scores)
-            below = torch.searchsorted(self.scores, scores.double().cpu().contiguous())
+            scores = scores.double().cpu().nan_to_num(torch.inf, torch.inf, torch.inf)
+            below = torch.searchsorted(self.scores, scores.contiguous())
             return (1 + images - below).double() / (1 + images)
         p_values = torch.empty(len(scores), dtype=torch.float64)
         for own, calibration in self._by_class(labels):

@@ -1,5 +1,6 @@
 """The detector: images in, verdicts out."""
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,7 +80,7 @@ class ScoredImage(NamedTuple):
     class_name: str | None
     """The name of the verdict's label."""
     reason: str | None
-    """Why the file cannot be read; None where it can."""
+    """Why there is no verdict: the file cannot be read, or its score is no number; else None."""
     neighbours: tuple[Neighbour, ...] = ()
 
 
@@ -206,7 +207,9 @@ class Detector:
         )
 
     @staticmethod
-    def load(path: Path | str, *, encoder: nn.Module | None = None) -> "Detector":
+    def load(
+        path: Path | str, *, encoder: nn.Module | None = None, sha256: str | None = None
+    ) -> "Detector":
         """Return the detector in a file, or in the directory of a finished run, on the CPU.
 
         Parameters
@@ -215,10 +218,14 @@ class Detector:
             A file that `save` has written, or the directory that `oddone train --out` has made.
         encoder
             A module such as the one that was trained, if that was one of your own.
+        sha256
+            The SHA-256 that the file must have, in hexadecimal digits, as `sha256sum` prints it.
+            The digest in the file itself tells of damage; this one, if it reached you by another
+            way, tells of forgery too.
 
         """
         file = file_or_in_run(Path(path), DETECTOR_NAME)
-        return Detector(*load_parts(file, encoder=encoder))
+        return Detector(*load_parts(file, encoder=encoder, sha256=sha256))
 
     def __repr__(self) -> str:
         return summary(self)
@@ -420,6 +427,10 @@ class Detector:
                 yield ScoredImage(picture.path, None, None, picture.reason)
                 continue
             verdict, _, neighbours = next(explanations)
+            if not math.isfinite(verdict.score):
+                reason = f"its score is {verdict.score}, which is no number; fit the detector anew"
+                yield ScoredImage(picture.path, None, None, reason)
+                continue
             name = self.classes[verdict.label]
             yield ScoredImage(picture.path, verdict, name, None, neighbours)
 

@@ -75,9 +75,14 @@ class ViewEmbedder:
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
+        return max(1, self._rows_at_once // len(self.views))
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many views are in work at a time."""
         size = self.trained.image_size
         pixels = PIXELS_AT_ONCE if size <= LARGEST_SMALL_IMAGE else PIXELS_OF_LARGE_IMAGES_AT_ONCE
-        return max(1, pixels // (len(self.views) * size**2))
+        return max(1, pixels // size**2)
 
     @property
     def images_per_pass(self) -> int:
@@ -93,15 +98,16 @@ class ViewEmbedder:
         """Return the embeddings of all views of a batch that is small enough for one pass."""
         self.check(images)
         views = self.views(images.to(self.device))  # bytes are faster to move than floats
-        rows = _as_floats(views.flatten(0, 1))
-        encoded, classifier = self.network(rows), self.trained.network.classifier
-        features, embeddings = (
-            normalize(numbers.float(), dim=1).unflatten(0, views.shape[:2]) for numbers in encoded
+        # All at once, but for images so large that the views of one are too many.
+        parts = views.flatten(0, 1).split(max(len(images), self._rows_at_once))
+        encoded = [self.network(_as_floats(part)) for part in parts]
+        outputs, embeddings = (torch.cat(each).float() for each in zip(*encoded, strict=True))
+        classifier, shape = self.trained.network.classifier, views.shape[:2]
+        return EmbeddedViews(
+            normalize(outputs, dim=1).unflatten(0, shape),
+            normalize(embeddings, dim=1).unflatten(0, shape),
+            None if classifier is None else classifier(outputs).unflatten(0, shape),
         )
-        logits = None
-        if classifier is not None:
-            logits = classifier(encoded.features.float()).unflatten(0, views.shape[:2])
-        return EmbeddedViews(features, embeddings, logits)
 
     def embed(self, images: Pixels) -> EmbeddedViews:
         """Return the embeddings of all views of any number of images."""

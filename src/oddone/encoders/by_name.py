@@ -18,6 +18,8 @@ from oddone.encoders.transformers_folder import load_transformers_encoder
 from oddone.errors import SettingsError, did_you_mean
 
 LARGEST_FOR_SMALL_STEM = 64
+LARGEST_IMAGE_SIZE = 1024
+"""A file says how large images are made, and must not choose any amount of memory by it."""
 
 
 def stem_for(image_size: int) -> Stem:
@@ -70,8 +72,11 @@ def feature_shape_of(encoder: nn.Module, image_size: int) -> FeatureShape:
     It must map [rows, 3, image_size, image_size] to [rows, features]. Its modes and statistics
     stay as they are.
     """
-    if image_size < 1:
-        raise SettingsError(f"image_size={image_size}: choose at least 1 pixel")
+    if not 1 <= image_size <= LARGEST_IMAGE_SIZE:
+        raise SettingsError(
+            f"image_size={image_size}: choose 1 to {LARGEST_IMAGE_SIZE} pixels, to which images "
+            f"are then resized"
+        )
     features = _features_of_zeros(encoder, image_size)
     return FeatureShape(features.shape[1], features.dtype)
 

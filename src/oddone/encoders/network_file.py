@@ -1,5 +1,7 @@
 """A trained network in one file: weights and JSON, nothing that could run."""
 
+import reprlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oddone import __version__
-from oddone.encoders.by_name import feature_shape_of
+from oddone.encoders.by_name import LARGEST_IMAGE_SIZE, feature_shape_of
 from oddone.encoders.network import ModelSettings, Network, TrainedNetwork, build_network
 from oddone.encoders.transformers_encoder import (
     PREFIX,
@@ -19,13 +21,16 @@ from oddone.encoders.transformers_encoder import (
     build_transformers_encoder,
 )
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import write_tensors
+from oddone.files import DIGEST, write_tensors
 from oddone.tensor_file import TensorFile
 from oddone.transforms import Rotations
 
 KIND = "encoder"
-FORMAT = 2
-LARGEST_IMAGE_SIZE = 4096
+FORMAT = 3
+WITHOUT_DIGEST = 2
+"""The format before, which this version reads too."""
+LONGEST_CLASS_NAME = 4096
+"""As long as a path can be: a class may have the name of a folder."""
 LARGEST_LAYER = 2**30
 """The weights between two such layers are still as many as 64 bits can count."""
 OWN_ENCODER = "own:"
@@ -50,8 +55,10 @@ def load_network(path: Path, *, encoder: nn.Module | None = None) -> TrainedNetw
             f"{path} is a {kind}, not an encoder; the network in it is "
             f"Detector.load(path).embedder.trained"
         )
-    if kind is None or written != FORMAT:
+    if kind is None or written not in {WITHOUT_DIGEST, FORMAT}:
         raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
+    if written == FORMAT or DIGEST in file.header:
+        file.check_digest()
     return rebuild_network(file, file.tensors, encoder=encoder)
 
 
@@ -95,6 +102,7 @@ def rebuild_network(
     model = header.model
     if max(model.head_hidden, model.head_dim or 0) > LARGEST_LAYER:
         raise file.inconsistent(f"its head is too large ({model})")
+    _check_class_names(file, header.classes)
     try:
         network = build_network(
             _encoder_of(file, header, len(weights)) if encoder is None else encoder,
@@ -121,6 +129,15 @@ def rebuild_network(
         header.image_size,
         header.data_fingerprint,
     )
+
+
+def _check_class_names(file: TensorFile, classes: tuple[str, ...]) -> None:
+    """Raise an ArtifactError unless each class has a name of its own that people can be shown."""
+    for name, classes_of_name in Counter(classes).items():
+        if classes_of_name > 1:
+            raise file.inconsistent(f"the class {reprlib.repr(name)} is there twice")
+        if len(name) > LONGEST_CLASS_NAME:
+            raise file.inconsistent(f"a class has a name of {len(name):,} characters")
 
 
 def _encoder_of(file: TensorFile, header: NetworkHeader, n_weights: int) -> str | nn.Module:
@@ -180,6 +197,12 @@ def _load_weights(
             f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
             f"{wrong[0]!r}){hint}"
         )
+    for name, tensor in weights.items():
+        if tensor.isnan().any():
+            raise file.not_finite(name)
+    for name, _ in network.named_parameters():
+        if not weights[name].isfinite().all():  # a buffer may be infinite, such as a mask
+            raise file.not_finite(name)
     network.load_state_dict(_tied_as_in(network, weights), assign=True)
 
 

@@ -16,7 +16,7 @@ from oddone.data.stream import IMAGES_AT_ONCE
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders.network_file import OWN_ENCODER, network_header
 from oddone.errors import ArtifactError, DataWarning
-from oddone.files import write_tensors
+from oddone.files import remove_leftovers, write_tensors
 from oddone.progress import Progress, described
 from oddone.scoring import ImageBatch, process_batches
 from oddone.tensor_file import TensorFile
@@ -122,7 +122,9 @@ def images_digest(source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
 def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
     """Return the features in a file of the cache; None if it is missing, damaged or not ours."""
     try:
-        return TensorFile.read(path).tensor("features", torch.float32, *shape)
+        file = TensorFile.read(path)
+        file.check_digest()
+        return file.tensor("features", torch.float32, *shape)
     except (ArtifactError, OSError):
         return None
 
@@ -131,6 +133,7 @@ def _keep(path: Path, features: Tensor) -> None:
     """Write features to the cache. They are at hand, so a full disk is no reason to stop."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
         write_tensors(path, {"features": features.contiguous()}, {"kind": KIND})
     except OSError as error:
         warnings.warn(

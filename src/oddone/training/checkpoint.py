@@ -5,19 +5,22 @@ learning rate from the step or the time trained; so weights, batch-norm statisti
 optimiser keeps for each weight, and those two numbers are all there is to keep.
 """
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from oddone.errors import DataError
+from oddone.encoders.network_file import mismatched_weights
+from oddone.errors import ArtifactError, DataError, DataWarning
 from oddone.files import write_tensors
+from oddone.tensor_file import TensorFile
 
+KIND = "checkpoint"
+FORMAT = 1
 KEPT = 2
 OPTIMISER_STATE = ("momentum_buffer", "exp_avg", "exp_avg_sq", "step")
 """What SGD, Muon or AdamW keeps for each weight."""
@@ -33,6 +36,13 @@ class TrainProgress:
     """Of float16 autocast; 1 without."""
 
 
+@dataclass(frozen=True)
+class _CheckpointHeader:
+    """What a checkpoint must say beside its tensors."""
+
+    progress: TrainProgress
+
+
 def save_checkpoint(
     folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, progress: TrainProgress
 ) -> Path:
@@ -43,7 +53,8 @@ def save_checkpoint(
             if numbers is not None:
                 tensors[f"{kind}.{name}"] = numbers
     path = folder / f"{progress.step:09d}.safetensors"
-    write_tensors(path, tensors, {"progress": vars(progress)})
+    about = {"kind": KIND, "format": FORMAT, "progress": vars(progress)}
+    write_tensors(path, tensors, about)
     for old in sorted(folder.glob("*.safetensors"))[:-KEPT]:
         old.unlink()
     return path
@@ -55,42 +66,102 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_progress(folder: Path) -> TrainProgress:
-    """Return how far a run has come by its last checkpoint."""
-    newest = newest_checkpoint(folder)
-    if newest is None:
-        return TrainProgress()
-    with _damage_explained(newest), safe_open(newest, framework="pt") as file:
-        return TrainProgress(**json.loads(file.metadata()["progress"]))
+    """Return how far a run has come by its newest checkpoint that is good."""
+    found = _newest_good(folder)
+    return TrainProgress() if found is None else _progress(found.file)
 
 
 @torch.no_grad()
-def load_checkpoint(
-    path: Path, network: nn.Module, optimiser: torch.optim.Optimizer
+def load_newest_checkpoint(
+    folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer
 ) -> TrainProgress:
-    """Put the state of a checkpoint into the network and the optimiser; return how far it is."""
-    tensors: dict[str, Tensor] = {}
-    with _damage_explained(path), safe_open(path, framework="pt") as file:
-        progress = TrainProgress(**json.loads(file.metadata()["progress"]))
-        for name in file.keys():  # noqa: SIM118  (the file is no dictionary)
-            tensors[name] = file.get_tensor(name)
-    network.load_state_dict(_below("network.", tensors))
+    """Put the state of the newest good checkpoint into the network and the optimiser.
+
+    Return how far it is: not at all without a checkpoint. One that is not good is said and put
+    aside.
+    """
+    found = _newest_good(folder, network)
+    if found is None:
+        return TrainProgress()
+    file = found.file
+    for error, path in found.bad:
+        warnings.warn(f"{error}; going on from {file.path.name}", DataWarning, stacklevel=2)
+        path.replace(path.with_name(f"{path.name}.damaged"))
+    network.load_state_dict(file.below("network."))
     for kind in OPTIMISER_STATE:
-        numbers = _below(f"{kind}.", tensors)
+        numbers = file.below(f"{kind}.")
         for name, parameter in network.named_parameters():
             if name in numbers:
                 optimiser.state[parameter][kind] = _laid_out_like(parameter, numbers[name])
+    return _progress(file)
+
+
+class _Found(NamedTuple):
+    """A checkpoint that is good, and those after it that are not."""
+
+    file: TensorFile
+    bad: list[tuple[ArtifactError, Path]]
+
+
+def _newest_good(folder: Path, network: nn.Module | None = None) -> _Found | None:
+    """Return the newest checkpoint that is whole and fits the network, if there is any."""
+    bad: list[tuple[ArtifactError, Path]] = []
+    for path in sorted(folder.glob("*.safetensors"), reverse=True):
+        try:
+            file = _read(path)
+            if network is not None:
+                _check_fits(file, network)
+        except ArtifactError as error:
+            bad.append((error, path))
+        else:
+            return _Found(file, bad)
+    if bad:
+        raise DataError(
+            f"none of {len(bad)} checkpoints in {folder} is good ({bad[0][0]}); train anew"
+        )
+    return None
+
+
+def _read(path: Path) -> TensorFile:
+    """Return the checkpoint in a file, or raise an ArtifactError where it is not whole."""
+    file = TensorFile.read(path)
+    if file.kind_and_format() != (KIND, FORMAT):
+        raise ArtifactError(f"{path} is no checkpoint that this version of oddone can read")
+    file.check_digest()
+    _progress(file)
+    return file
+
+
+def _progress(file: TensorFile) -> TrainProgress:
+    progress = file.header_as(_CheckpointHeader).progress
+    for name, number in vars(progress).items():
+        least = 0 if name != "loss_scale" else math.ulp(0.0)
+        if not least <= number < math.inf:
+            raise file.inconsistent(f"{name} is {number}")
     return progress
 
 
-@contextmanager
-def _damage_explained(path: Path) -> Iterator[None]:
-    """Turn what is raised by a file that is no checkpoint into a DataError that names it."""
-    try:
-        yield
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}); delete it, and --resume goes on from the one before"
-        ) from error
+def _check_fits(file: TensorFile, network: nn.Module) -> None:
+    """Raise an ArtifactError unless all that is in a checkpoint belongs to this network."""
+    wrong = mismatched_weights(network.state_dict(), file.below("network."))
+    if wrong:
+        raise file.inconsistent(
+            f"{len(wrong)} weights are not those of the settings, such as {wrong[0]!r}"
+        )
+    parameters = dict(network.named_parameters())
+    for name, tensor in file.tensors.items():
+        kind, _, weight = name.partition(".")
+        if weight not in parameters:
+            if kind != "network":
+                raise file.inconsistent(f"{name} is of no weight")
+            continue  # a buffer, which may be infinite, such as a mask
+        shape = [] if kind == "step" else list(parameters[weight].shape)
+        if kind not in {"network", *OPTIMISER_STATE}:
+            raise file.inconsistent(f"{name} is of no weight")
+        if list(tensor.shape) != shape:
+            raise file.inconsistent(f"{name} has the shape {list(tensor.shape)}, not {shape}")
+        if not tensor.isfinite().all():
+            raise file.not_finite(name)
 
 
 def _laid_out_like(parameter: Tensor, numbers: Tensor) -> Tensor:
@@ -101,11 +172,3 @@ def _laid_out_like(parameter: Tensor, numbers: Tensor) -> Tensor:
     if numbers.shape != parameter.shape:
         return numbers.to(parameter.device)
     return torch.empty_like(parameter).copy_(numbers)
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from oddone.data import ImageSet
 from oddone.device import choose_device
@@ -28,7 +29,7 @@ from oddone.training.batches import (
 )
 from oddone.training.checkpoint import (
     TrainProgress,
-    load_checkpoint,
+    load_newest_checkpoint,
     newest_checkpoint,
     save_checkpoint,
 )
@@ -83,7 +84,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
 ) -> Outcome:
     """Train until the run's length is reached or `stop()` is true; resume at the last checkpoint.
 
-    A finished run leaves `encoder.safetensors` in its directory.
+    A finished run leaves `encoder.safetensors` in its directory. While it trains, nobody else can
+    in the same directory.
 
     Parameters
     ----------
@@ -111,33 +113,34 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     check_source(source, settings)
     if outliers is not None:
         check_outliers(outliers, source, settings)
-    if newest_checkpoint(run.checkpoints) is None:
-        network = initial_network(source, settings, encoder=encoder, start=start)
-    else:
-        network = untrained_network(source, settings, encoder=encoder)
-    batches = (
-        Batches(source, settings)
-        if outliers is None
-        else ExposedBatches.build(source, outliers, settings)
-    )
-    trainer = _Trainer.resume(network, batches, settings, run)
-    if trainer.share < 1:
-        trainer.encode_beforehand(progress)
-    if start is not None and trainer.step == 0:
-        trainer.save()  # to resume from, without `start`
-    stopped = trainer.run_steps(watch, stop)
-    finished = trainer.share >= 1
-    if finished:
-        trained = TrainedNetwork(
-            network,
-            settings.model,
-            settings.rotations,
-            source.classes,
-            source.images.shape[-1],
-            source.fingerprint,
+    with run.locked():
+        if newest_checkpoint(run.checkpoints) is None:
+            network = initial_network(source, settings, encoder=encoder, start=start)
+        else:
+            network = untrained_network(source, settings, encoder=encoder)
+        batches = (
+            Batches(source, settings)
+            if outliers is None
+            else ExposedBatches.build(source, outliers, settings)
         )
-        save_network(run.encoder_path, trained)
-        run.mark_finished()
+        trainer = _Trainer.resume(network, batches, settings, run)
+        if trainer.share < 1:
+            trainer.encode_beforehand(progress)
+        if start is not None and trainer.step == 0:
+            trainer.save()  # to resume from, without `start`
+        stopped = trainer.run_steps(watch, stop)
+        finished = trainer.share >= 1
+        if finished:
+            trained = TrainedNetwork(
+                network,
+                settings.model,
+                settings.rotations,
+                source.classes,
+                source.images.shape[-1],
+                source.fingerprint,
+            )
+            save_network(run.encoder_path, trained)
+            run.mark_finished()
     return Outcome(finished, stopped, trainer.step, trainer.seconds)
 
 
@@ -168,12 +171,10 @@ class _Trainer:
         network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimiser = build_optimiser(network, settings.optimiser)
         scaler = torch.amp.GradScaler(device.type, enabled=_autocast(settings, device) == "float16")
-        newest = newest_checkpoint(run.checkpoints)
-        progress = (
-            TrainProgress() if newest is None else load_checkpoint(newest, network, optimiser)
-        )
+        resumed = newest_checkpoint(run.checkpoints) is not None
+        progress = load_newest_checkpoint(run.checkpoints, network, optimiser)
         run.forget_history_after(progress.step)
-        if scaler.is_enabled() and newest is not None:
+        if scaler.is_enabled() and resumed:
             scaler.load_state_dict({**scaler.state_dict(), "scale": progress.loss_scale})
         if settings.compile:
             network.compile()
@@ -272,7 +273,10 @@ class _Trainer:
         )
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, unless the weights are no numbers."""
+        if not _is_finite(self.network):
+            rate = learning_rate(self.settings.optimiser, self.share)
+            raise self.diverged("the weights are not finite", self.step, rate)
         progress = TrainProgress(self.step, self.seconds, self.scaler.get_scale())
         save_checkpoint(self.run.checkpoints, self.network, self.optimiser, progress)
 
@@ -280,10 +284,14 @@ class _Trainer:
         """Stop at a loss that is no number, before it spoils the weights."""
         if math.isfinite(loss):
             return
+        raise self.diverged(f"the loss is {loss}", self.step + 1, rate)
+
+    def diverged(self, what: str, step: int, rate: float) -> DivergedError:
+        """Return the error that says where it happened, and what to go on with."""
         newest = newest_checkpoint(self.run.checkpoints)
         kept = f"{newest} is good" if newest else "there is no checkpoint yet"
-        raise DivergedError(
-            f"the loss is {loss} at step {self.step + 1}, learning rate {rate:.3g}; {kept}. Lower "
+        return DivergedError(
+            f"{what} at step {step}, learning rate {rate:.3g}; {kept}. Lower "
             f"optimiser.learning_rate, or raise batch.images or loss.temperature"
         )
 
@@ -330,6 +338,13 @@ def _autocast(settings: TrainSettings, device: torch.device) -> str | None:
     if settings.precision == "auto":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     return settings.precision
+
+
+def _is_finite(network: Network) -> bool:
+    """Return whether all weights, and the statistics of batch norm, are numbers."""
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    numbers = [*network.parameters(), *(buffer for norm in norms for buffer in norm.buffers())]
+    return all(bool(each.isfinite().all()) for each in numbers)
 
 
 def _unpaired_share(rows: Rows, settings: TrainSettings) -> float:

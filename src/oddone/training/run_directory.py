@@ -10,22 +10,86 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from oddone.errors import SettingsError
-from oddone.files import DETECTOR_NAME, ENCODER_NAME, write_atomic, write_json
+import msgspec
+
+from oddone.errors import DataError, SettingsError
+from oddone.files import (
+    DETECTOR_NAME,
+    ENCODER_NAME,
+    LOCK_NAME,
+    file_beside,
+    is_leftover,
+    lock_folder,
+    os_errors_named,
+    read_regular,
+    remove_leftovers,
+    sync_folder,
+    write_atomic,
+    write_json,
+)
 from oddone.provenance import machine, now, versions
 from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.settings import LENGTHS, TrainSettings
 from oddone.training.settings_file import as_toml, read_settings, to_dict
 
+SETTINGS_NAME = "settings.toml"
+INCOMPLETE = ".incomplete"
+"""A file in a directory that is being made or removed: what is there is no run."""
+MOST_PROVENANCE_BYTES = 2**27
+"""It lists the files that could not be read."""
 UNFINISHED = "unfinished"
 """In the provenance of a run that was extended and has not come to its new length yet."""
+
+
+class HistoryLine(TypedDict):
+    """What each line of the history has, beside what else a step reports."""
+
+    step: int
+    loss: float
+    seconds: NotRequired[float]
+
+
+class StatedImages(TypedDict):
+    """What a provenance says of images, so that they can be loaded again."""
+
+    images: int
+    fingerprint: str
+    source: NotRequired[str]
+    """Not known of a run that was begun in Python."""
+    size: NotRequired[int | None]
+    strict: NotRequired[bool]
+
+
+class StatedStart(TypedDict):
+    """The network that a run was started from."""
+
+    encoder: str
+
+
+class StatedExtension(TypedDict):
+    """When a run got another length."""
+
+    step: int
+
+
+StatedLeftOut = TypedDict("StatedLeftOut", {"class": str})
+
+
+class StatedProvenance(TypedDict):
+    """What of a provenance is needed to go on with its run; there is more in it."""
+
+    data: NotRequired[StatedImages]
+    outliers: NotRequired[StatedImages]
+    start: NotRequired[StatedStart]
+    left_out: NotRequired[StatedLeftOut]
+    extended: NotRequired[list[StatedExtension]]
+    unfinished: NotRequired[bool]
 
 
 class RunDirectory:
@@ -37,6 +101,7 @@ class RunDirectory:
         self.encoder_path = path / ENCODER_NAME
         self.detector_path = path / DETECTOR_NAME
         self._history = path / "history.jsonl"
+        self._locked = False
 
     @staticmethod
     def create(
@@ -51,26 +116,46 @@ class RunDirectory:
         RunDirectory.check_free(path, overwrite=overwrite)
         run = RunDirectory(path)
         with _os_errors_explained(path):
-            if path.exists():
-                shutil.rmtree(path)
-            run.checkpoints.mkdir(parents=True)
-            run.rewrite_provenance(provenance)
-            write_atomic(path / "settings.toml", toml)
+            path.mkdir(parents=True, exist_ok=True)
+            with run.locked():
+                RunDirectory.check_free(path, overwrite=overwrite)  # now that nobody else can come
+                run._fill(toml, provenance)
         return run
+
+    def _fill(self, toml: bytes, provenance: Mapping[str, Any]) -> None:
+        """Put what a new run begins with in the place of all that is in the directory."""
+        self._clear()
+        try:
+            self.checkpoints.mkdir()
+            self.rewrite_provenance(provenance)
+            write_atomic(self.path / SETTINGS_NAME, toml)
+        except OSError:
+            with suppress(OSError):  # or it stays, marked as incomplete
+                self.remove()
+            raise
+        (self.path / INCOMPLETE).unlink()
+        sync_folder(self.path)
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Return whether this is the directory of a run, and a whole one."""
+        return (path / SETTINGS_NAME).is_file() and not (path / INCOMPLETE).exists()
 
     @staticmethod
     def check_free(path: Path, *, overwrite: bool = False) -> None:
         """Raise a SettingsError unless a new run can be written there. Nothing is changed."""
         with _os_errors_explained(path):
             _try_to_write(path)
-            if not any(path.iterdir() if path.exists() else ()):
-                return
+            names = {file.name for file in path.iterdir()} if path.exists() else set()
+        names = {name for name in names if name != LOCK_NAME and not is_leftover(name)}
+        if not names or INCOMPLETE in names:
+            return
         if not overwrite:
             raise SettingsError(
                 f"{path} exists; go on with it (--resume {path}), replace it (--overwrite) or "
                 f"choose another --out"
             )
-        if not (path / "settings.toml").is_file():
+        if not RunDirectory.exists(path):
             raise SettingsError(
                 f"{path} is not a run of oddone, so --overwrite leaves it alone; "
                 f"choose another --out"
@@ -79,27 +164,81 @@ class RunDirectory:
     @staticmethod
     def open(path: Path) -> "RunDirectory":
         """Return the directory of a run that was begun before."""
-        if not (path / "settings.toml").is_file():
+        if (path / INCOMPLETE).exists():
+            raise SettingsError(
+                f"{path} was stopped while it was made, and holds no run; train anew with --out "
+                f"{path}"
+            )
+        if not RunDirectory.exists(path):
             raise SettingsError(f"{path} is not the directory of a run: it has no settings.toml")
         return RunDirectory(path)
 
     @contextmanager
-    def removed_unless_begun(self) -> Iterator[None]:
-        """Remove the directory if an error comes before the first step is kept."""
-        try:
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the directory, and remove what killed ones have left there.
+
+        Where one of them is at work, raise a SettingsError. Who holds the lock may take it again.
+        """
+        if self._locked:
             yield
-        except Exception:
-            if newest_checkpoint(self.checkpoints) is None and not any(self.history()):
-                shutil.rmtree(self.path)
-            raise
+            return
+        with lock_folder(self.path):
+            self._locked = True
+            try:
+                for folder in (self.path, self.checkpoints):
+                    remove_leftovers(folder)
+                yield
+            finally:
+                self._locked = False
+
+    @contextmanager
+    def removed_unless_begun(self) -> Iterator[None]:
+        """Remove the directory if an error comes before the first step is kept.
+
+        Meanwhile it is locked.
+        """
+        with self.locked():
+            try:
+                yield
+            except Exception:
+                if newest_checkpoint(self.checkpoints) is None and not any(self.history()):
+                    self.remove()
+                raise
+
+    def remove(self) -> None:
+        """Remove the directory. Until all of it is gone, it is marked as no run."""
+        with self.locked():
+            self._clear()
+            (self.path / INCOMPLETE).unlink()
+            (self.path / LOCK_NAME).unlink(missing_ok=True)
+            with suppress(OSError):  # a folder that something is mounted at stays, and is empty
+                self.path.rmdir()
+
+    def _clear(self) -> None:
+        """Remove all that is in the directory, and mark it: until the mark goes, it is no run."""
+        (self.path / INCOMPLETE).touch()
+        sync_folder(self.path)
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name not in {INCOMPLETE, LOCK_NAME}:
+                entry.unlink()
 
     @property
     def settings(self) -> TrainSettings:
-        return read_settings(self.path / "settings.toml")
+        return read_settings(self.path / SETTINGS_NAME)
 
     @property
     def provenance(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+        path = self.path / "provenance.json"
+        try:
+            content: dict[str, Any] = json.loads(read_regular(path, MOST_PROVENANCE_BYTES))
+            msgspec.convert(content, StatedProvenance)
+        except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DataError(
+                f"{path} is damaged ({reason}); begin the run anew, with --overwrite"
+            ) from error
         return content
 
     @property
@@ -133,7 +272,7 @@ class RunDirectory:
             }
         )
         # The settings last: who is stopped before finds the run of the old length.
-        write_atomic(self.path / "settings.toml", as_toml(settings))
+        write_atomic(self.path / SETTINGS_NAME, as_toml(settings))
 
     def mark_finished(self) -> None:
         """Note that a run that was extended has come to its new length."""
@@ -147,18 +286,23 @@ class RunDirectory:
 
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add one line to the history."""
-        with self._history.open("a") as file:
+        with os_errors_named(self._history), self._history.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the history; one that a sudden end cut short is left out."""
+        """Yield the lines of the history; one that a sudden end cut short, or damage, is left out.
+
+        Nothing but what people are shown follows from it.
+        """
         if not self._history.exists():
             return
-        for line in self._history.read_text().splitlines():
+        for text in self._history.read_text(errors="replace").splitlines():
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                return  # the last line, half written
+                line: dict[str, Any] = json.loads(text)
+                msgspec.convert(line, HistoryLine)
+            except (ValueError, RecursionError):
+                continue
+            yield line
 
     def forget_history_after(self, step: int) -> None:
         """Drop the lines after a step, to go on from there as if they had never been."""
@@ -182,7 +326,7 @@ def _try_to_write(path: Path) -> None:
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
+        with file_beside(path / SETTINGS_NAME):
             pass
     finally:
         for folder in made:

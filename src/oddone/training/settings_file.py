@@ -13,8 +13,10 @@ import numpy as np
 import tomli_w
 
 from oddone.errors import SettingsError, closest_match
+from oddone.files import read_regular
 from oddone.training.settings import TrainSettings
 
+MOST_BYTES = 2**20
 IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -33,7 +35,7 @@ def read_settings(path: Path) -> TrainSettings:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the settings that a TOML file holds, some or all, as nested dictionaries."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_regular(path, MOST_BYTES).decode())
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be read as a settings file: {error.strerror}"
@@ -80,7 +82,7 @@ def _settings(values: Mapping[str, Any]) -> TrainSettings:
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, SettingsError):  # raised by a __post_init__
             raise error.__cause__ from None
-        raise
+        raise SettingsError(f"the settings cannot be used: {error}") from error
 
 
 def _in_words(hint: Any) -> str:
