@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from oddone.cli import train_options
 from oddone.cli.train import app
 from oddone.cli.train_options import ALIASES
-from oddone.encoders import default_image_size
 from oddone.errors import SettingsError
 from oddone.presets import PRESETS, cpu, pretrained
 from oddone.training import TrainSettings
@@ -51,13 +51,15 @@ def test_an_alias_may_have_underscores() -> None:
     assert settings_of(*words) == settings_of(*(word.replace("_", "-") for word in words))
 
 
-@pytest.mark.parametrize("encoder", ["efficientnet-lite0", "efficientnet-lite2"])
-def test_a_pretrained_encoder_gets_the_settings_and_the_size_that_suit_it(encoder: str) -> None:
-    suited, size = pretrained(), default_image_size(encoder)
-    model = replace(suited.model, encoder_name=encoder, image_size=size)
-    assert settings_of("--encoder", encoder) == replace(suited, model=model)
-    assert settings_of("--encoder", encoder, "--size", "96").model.image_size == 96
-    assert settings_of("--preset", "cpu", "--encoder", encoder).batch == cpu().batch
+def test_a_pretrained_encoder_gets_the_settings_and_the_size_that_suit_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(train_options, "default_image_size", {"efficientnet-lite2": 260}.get)
+    suited, named = pretrained(), ("--encoder", "efficientnet-lite2")
+    model = replace(suited.model, encoder_name="efficientnet-lite2", image_size=260)
+    assert settings_of(*named) == replace(suited, model=model)
+    assert settings_of(*named, "--size", "96").model.image_size == 96
+    assert settings_of("--preset", "cpu", *named).batch == cpu().batch
 
 
 def test_all_of_a_pretrained_encoder_learns_more_slowly_than_its_head() -> None:
