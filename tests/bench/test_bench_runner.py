@@ -15,6 +15,7 @@ from oddone.data import ImageSet
 from oddone.encoders import load_network
 from oddone.errors import DataError, SettingsError
 from oddone.training import Outcome, RunDirectory, TrainSettings, train_network
+from oddone.training.run_directory import INCOMPLETE
 
 ALL_TABLES = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 
@@ -107,6 +108,7 @@ def test_a_folder_that_a_crash_left_half_made_is_made_anew(tmp_path: Path) -> No
     bench = toy_bench(tmp_path, Counting())
     run = bench.run_of(plan(recipes.CROSS_ENTROPY, bench.scale, 0))
     run.checkpoints.mkdir(parents=True)
+    (run.path / INCOMPLETE).touch()
     (run.path / "provenance.json").write_text("{}")
     assert len(bench.fill(table).rows) == 1
 
