@@ -28,12 +28,12 @@ from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
-    SCHEMES,
     Request,
     check_size,
     guess_scheme,
     parse,
     possible_schemes,
+    read_request,
 )
 from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
@@ -220,7 +220,7 @@ def _stream_parts(
         if isinstance(part, list):
             yield from _stream_files(part, size, progress)
         else:
-            yield from _stream_images(SCHEMES[part.scheme].read(part), size, None, progress)
+            yield from _stream_images(read_request(part), size, None, progress)
 
 
 def _stream_files(
