@@ -3,6 +3,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -49,6 +50,15 @@ def test_info_of_the_embedded_images_shows_the_classes_with_their_counts(run: Ru
         ["0", "sneaker", "200"],
         ["1", "bag", "200"],
     ]
+
+
+def test_names_of_classes_cannot_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    pixels = np.zeros((2, 8, 8), np.uint8)
+    np.savez(tmp_path / "a.npz", images=pixels, labels=["\x1b]0;title\x07", "plain"])
+    code, printed, _ = run("info", str(tmp_path / "a.npz"))
+    assert code == 0
+    assert "\x1b" not in printed
+    assert r"\x1b]0;title\x07" in printed
 
 
 def test_info_resizes_when_asked(run: Run) -> None:

@@ -1,6 +1,7 @@
 """`oddone score` as a user runs it."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -582,3 +583,29 @@ def test_what_is_not_complete_does_not_take_the_name(
     assert code == 2
     assert f"{out} cannot be written: No space left on device" in complained
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def refuse_cifar(*_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_a_source_that_cannot_be_read_is_not_taken_for_the_file_of_rows(
+    run_oddone: Run, detector_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    monkeypatch.setattr("oddone.data.cifar._read_files", refuse_cifar)
+    source, out = f"cifar10:{tmp_path}", tmp_path / "rows.csv"
+    code, _, complained = run_oddone("score", str(detector_file), source, "--out", str(out))
+    assert code == 2
+    assert f"cannot read {source}: Permission denied; name files" in complained
+    assert "cannot be written" not in complained
+    assert not out.exists()
+
+
+def test_stdin_that_cannot_be_read_is_named() -> None:
+    class Broken(io.BytesIO):
+        def read1(self, _: int | None = -1, /) -> bytes:
+            raise OSError(errno.EISDIR, "Is a directory")
+
+    with pytest.raises(DataError, match="stdin cannot be read: Is a directory"):
+        list(read_paths(Broken()))

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -334,8 +335,44 @@ def test_the_cache_lies_where_the_platform_keeps_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("ODDONE_CACHE")
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
     assert caching._folder() == tmp_path / "oddone" / "decoded"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="home folders are found in other ways there")
+@pytest.mark.parametrize("chosen", [None, "~/cache"])
+def test_without_a_home_folder_the_way_out_is_named(
+    chosen: str | None, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CACHE_HOME", "ODDONE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    if chosen is not None:
+        monkeypatch.setenv("ODDONE_CACHE", chosen)
+    with pytest.raises(DataError, match="no home folder is known .*; set HOME, or ODDONE_CACHE"):
+        read_labelled_folder(root)
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_cache_that_cannot_be_emptied_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    read_labelled_folder(root)
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(DataError, match="cannot empty the cache in .*: Permission denied"):
+        clean_cache()
+
+
+def test_a_folder_that_goes_away_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot look at .*gone: No such file"):
+        load_or_decode(Listing(tmp_path / "gone", (), ()), 32)
 
 
 def test_progress_counts_to_the_number_of_files(root: Path) -> None:

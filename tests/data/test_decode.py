@@ -1,8 +1,10 @@
 import os
 import struct
+import sys
 import threading
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,13 @@ from pictures import CORNERS, bomb_png, encoded, noise, png_without_palette, qua
 from PIL import Image
 
 import oddone.data.decode as decoding
-from oddone.data.decode import BrokenImageError, decode, in_parallel, shorter_side
+from oddone.data.decode import (
+    BrokenImageError,
+    decode,
+    in_parallel,
+    shorter_side,
+    without_warnings,
+)
 from oddone.data.limits import MemoryBudget, decoding_budget
 
 
@@ -299,11 +307,10 @@ def test_large_but_legal_pictures_raise_no_warning(monkeypatch: pytest.MonkeyPat
 
 def test_any_damage_is_a_broken_image_and_nothing_else() -> None:
     generator = np.random.default_rng(0)
-    forms = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "AVIF", "JPEG2000")  # libtiff would print
+    forms = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "AVIF", "JPEG2000")
     contents = [np.frombuffer(encoded(noise(), form), dtype=np.uint8) for form in forms]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for i in range(560):
+    with without_warnings():
+        for i in range(640):
             content = contents[i % len(contents)].copy()
             places = generator.integers(0, min(len(content), 200), 3)
             content[places] = generator.integers(0, 256, 3)
@@ -339,6 +346,36 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(BrokenImageError, match="^not a regular file$"):
         decode(tmp_path / "a.png", 8)
     assert shorter_side(tmp_path / "a.png") is None
+
+
+def damaged_tiff() -> bytes:
+    content = bytearray(encoded(noise(), "TIFF", compression="tiff_lzw"))
+    content[300:3000:7] = bytes(len(content[300:3000:7]))
+    return bytes(content)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="libtiff cannot be reached there")
+def test_libtiff_does_not_write_past_python(capfd: pytest.CaptureFixture[str]) -> None:
+    for context in (without_warnings(), nullcontext()):  # afterwards all is as before
+        with context, pytest.raises(BrokenImageError):
+            decode(damaged_tiff(), 8)
+        said = capfd.readouterr().err
+        assert ("LZWDecode" in said) == isinstance(context, nullcontext)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="libtiff cannot be reached there")
+def test_the_last_to_leave_gives_libtiff_its_voice_back(capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = without_warnings(), without_warnings()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    with pytest.raises(BrokenImageError):
+        decode(damaged_tiff(), 8)
+    assert capfd.readouterr().err == ""
+    second.__exit__(None, None, None)
+    with pytest.raises(BrokenImageError):
+        decode(damaged_tiff(), 8)
+    assert "LZWDecode" in capfd.readouterr().err
 
 
 def test_the_shorter_side_is_read_from_the_header(tmp_path: Path) -> None:

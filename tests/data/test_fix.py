@@ -1,4 +1,5 @@
 import csv
+import errno
 import os
 import sys
 from pathlib import Path
@@ -205,3 +206,30 @@ def test_a_folder_without_pictures_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(DataError, match="holds no pictures"):
         fix_images(tmp_path / "photos", tmp_path / "out", count=None, seed=0)
+
+
+@pytest.mark.parametrize("name", ["000001.png", "sources.csv"])
+def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(
+    photos: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_path = Path.open
+
+    def open_full(path: Path, *arguments: str) -> object:
+        file = open_path(path, *arguments)
+        if path.name != name:
+            return file
+        file.close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with pytest.raises(DataError, match=f"{name} cannot be written: No space left .*; make room"):
+        fix_images(photos, tmp_path / "out", count=None, seed=0)
+    assert not (tmp_path / "out" / name).exists()
+    assert (tmp_path / "out" / "000000.png").exists()
+
+
+def test_names_that_are_too_long_are_errors(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder"):
+        fix_images(Path("x/" * 3000), tmp_path / "out", count=None, seed=0)
+    with pytest.raises(DataError, match=r"cannot be made \(File name too long\)"):
+        fix_images(photos, tmp_path / ("x/" * 3000), count=None, seed=0)

@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,13 @@ def test_missing_and_broken_files_are_listed(root: Path) -> None:
         read_imglist(root / "list.txt", strict=True)
 
 
-@pytest.mark.parametrize("line", ["cat/0.png", "cat/0.png one", "cat/0.png -2", "7", "a.png 1.5"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("cat/0.png", "cat/0.png one", "cat/0.png -2", "7", "a.png 1.5", "a.png 4294967296000"),
+        *(f"a.png {10**29}", "a.png " + "9" * 60),
+    ],
+)
 def test_a_line_that_is_no_path_and_label_is_named(root: Path, line: str) -> None:
     (root / "list.txt").write_text(f"cat/0.png 0\n{line}\n")
     with pytest.raises(DataError, match=f"line 2 of .*list.txt is '{line}'"):
@@ -77,4 +84,28 @@ def test_an_empty_list_is_an_error(root: Path) -> None:
 def test_a_list_that_is_no_text_is_an_error(root: Path) -> None:
     (root / "list.txt").write_bytes(b"\xff\xfe\x80")
     with pytest.raises(DataError, match="is not a text file"):
+        read_imglist(root / "list.txt")
+
+
+def test_a_label_of_thousands_of_digits_is_named(root: Path) -> None:
+    (root / "list.txt").write_text(f"cat/0.png {'9' * 5000}\n")
+    with pytest.raises(DataError, match="line 1 of .* as a number from 0 to 999999999"):
+        read_imglist(root / "list.txt")
+
+
+def test_names_that_no_file_can_have_are_listed(root: Path) -> None:
+    (root / "list.txt").write_text(f"cat/0.png 0\ncat\0/0.png 0\n{'x/' * 3000}0.png 0\n")
+    image_set = read_imglist(root / "list.txt")
+    assert len(image_set) == 1
+    assert image_set.broken[0].reason == "no name of a file"
+    assert "too long" in image_set.broken[1].reason
+
+
+def test_a_list_that_cannot_be_read_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (root / "list.txt").touch()
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(DataError, match="cannot read .*list.txt: Permission denied; name a list"):
         read_imglist(root / "list.txt")

@@ -304,3 +304,15 @@ def test_digits_need_no_path_and_have_no_splits() -> None:
     for wrong in ("digits:here", "digits#test"):
         with pytest.raises(DataError, match="digits"):
             load(wrong)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_no_file_of_arrays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(DataError, match="a.npz is no regular file; arrays: reads a file"):
+        load(f"arrays:{tmp_path / 'a.npz'}")
+
+
+def test_names_that_are_too_long_are_an_error() -> None:
+    with pytest.raises(DataError, match="cannot look at .*: File name too long"):
+        load("x/" * 3000)

@@ -11,6 +11,7 @@ import pytest
 from pictures import bomb_png, encoded, lock, make_folder, noise, png_without_palette
 from PIL import Image
 
+import oddone.data.decode as decoding
 from oddone.data import ImageSet, StreamedImage, load, stream
 from oddone.data.arrays import image_set
 from oddone.data.decode import BATCH, DecodedImage, decode, decode_picture
@@ -192,6 +193,44 @@ def test_images_in_memory_stand_beside_files_in_a_list(tmp_path: Path) -> None:
     assert np.array_equal(images[4].image[0], images[4].image[1])
     assert not any(each.enlarged for each in images)
     assert all(each.enlarged for each in stream(source, size=41))
+
+
+def test_a_generator_of_sources_is_asked_for_them_as_they_are_needed(tmp_path: Path) -> None:
+    noise().save(tmp_path / "a.png")
+    asked = 0
+
+    def endless() -> Iterator[Path]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield tmp_path / "a.png"
+
+    images = stream(endless(), size=8)
+    assert [next(images).path for _ in range(3)] == [str(tmp_path / "a.png")] * 3
+    assert 3 <= asked <= BATCH * (3 * decoding._cores() + 1)
+    images.close()
+
+
+def test_a_generator_gives_what_a_list_gives(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "set", {"cat": 20, "dog": 3})
+    (root / "notes.txt").touch()
+    np.savez(tmp_path / "two.npz", images=np.zeros((2, 5, 4), dtype=np.uint8))
+    sources = [noise(), root, tmp_path / "two.npz", "fashion:unseen#test", root / "dog" / "0.png"]
+    listed, given = stream(sources, size=8), stream(iter(sources), size=8)
+    for ours, theirs in zip(given, listed, strict=True):
+        assert (ours.path, ours.reason, ours.enlarged) == (theirs.path, None, theirs.enlarged)
+        assert np.array_equal(ours.image, theirs.image)
+    assert given.left_out == listed.left_out == {".txt": 1}
+    assert list(stream(iter([]), size=8)) == []
+
+
+def test_a_missing_source_of_a_generator_has_its_place(tmp_path: Path) -> None:
+    noise().save(tmp_path / "a.png")
+    sources = iter([tmp_path / "a.png", "gone.png", "arrays:gone.npz", tmp_path / "a.png"])
+    images = list(stream(sources, size=8))
+    assert [each.reason is None for each in images] == [True, False, False, True]
+    assert images[1].path == "gone.png"
+    assert images[1].reason == "'gone.png' does not exist; name a file or folder that does"
 
 
 @pytest.mark.parametrize("image", [noise(), np.asarray(noise())])

@@ -182,6 +182,8 @@ def test_images_that_cannot_be_trained_on_are_refused(tmp_path: Path) -> None:
         train_network(tiny_source(1), settings, run)
     with pytest.raises(DataError, match="16 x 8 pixels are not square"):
         train_network(replace(source, images=source.images[..., :8]), settings, run)
+    with pytest.raises(DataError, match="1 x 1 pixels are too small to train on; set model.image"):
+        train_network(replace(source, images=source.images[..., :1, :1]), settings, run)
 
 
 def test_unlabelled_images_train_simclr(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from rich.progress import DownloadColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
 
-from oddone.cli.terminal import counted, list_broken, progress_bar, say, say_about_files
+from oddone.cli.terminal import (
+    counted,
+    list_broken,
+    printable,
+    progress_bar,
+    say,
+    say_about_files,
+)
 
 if TYPE_CHECKING:
     from oddone.data.image_set import ImageSet
@@ -131,7 +138,7 @@ def _class_table(image_set: "ImageSet") -> Table:
     table = Table("label", "class name", "images", box=None, pad_edge=False)
     table.columns[0].justify = table.columns[2].justify = "right"
     for label, (name, count) in enumerate(zip(image_set.classes, counts, strict=True)):
-        table.add_row(str(label), Text(name), f"{count:,}")
+        table.add_row(str(label), Text(printable(name)), f"{count:,}")
     unlabelled = int((labels < 0).sum())
     if unlabelled:
         table.add_row("", Text("(no label)"), f"{unlabelled:,}")

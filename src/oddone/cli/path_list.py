@@ -15,7 +15,7 @@ def read_paths(pipe: BinaryIO | BufferedIOBase) -> Iterator[str]:
     """Yield paths as they come, separated by null bytes or, if there are none, by line ends."""
     buffered = cast("BufferedIOBase", pipe)  # every open file is one, whatever its declared type
     separator, rest = None, b""
-    while chunk := buffered.read1(CHUNK):  # what there is, without waiting for more
+    while chunk := _read(buffered):
         rest += chunk
         if separator is None:
             separator = next((mark for mark in (b"\0", b"\n") if mark in rest), None)
@@ -27,6 +27,14 @@ def read_paths(pipe: BinaryIO | BufferedIOBase) -> Iterator[str]:
                 f"stdin holds {len(rest):,} bytes without an end of line; give one path a line"
             )
     yield from _names([rest], separator)
+
+
+def _read(pipe: BufferedIOBase) -> bytes:
+    """Return what there is, without waiting for more; at the end, nothing."""
+    try:
+        return pipe.read1(CHUNK)
+    except OSError as error:
+        raise DataError(f"stdin cannot be read: {error.strerror}; let it name pictures") from error
 
 
 def _names(parts: list[bytes], separator: bytes | None) -> Iterator[str]:

@@ -141,7 +141,9 @@ def show_warnings(console: Console) -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
             if not issubclass(category, ours):
                 return show_others(message, category, *place)
-            return console.print(Text(f"note: {message}", style="yellow"), soft_wrap=True)
+            return console.print(
+                Text(printable(f"note: {message}"), style="yellow"), soft_wrap=True
+            )
 
         warnings.showwarning = show  # type: ignore[assignment]
         yield
@@ -178,7 +180,7 @@ def progress_bar(
             return
         bar.start()
         if what not in tasks:
-            tasks[what] = bar.add_task(what)
+            tasks[what] = bar.add_task(printable(what))  # it may name a folder
         bar.update(tasks[what], completed=done, total=total or None)
 
     try:

@@ -94,7 +94,12 @@ def _hash(identity: list[object]) -> str:
 
 def load_or_decode(listing: Listing, size: int, progress: Progress | None = None) -> ImageSet:
     """Return the listed images from the cache; if they are not there, decode them into it first."""
-    entry = _folder() / listing.cache_key(size)
+    try:
+        entry = _folder() / listing.cache_key(size)
+    except OSError as error:  # it was there a moment ago
+        raise DataError(
+            f"cannot look at {listing.root}: {error.strerror}; name a folder you may read"
+        ) from error
     for _ in range(ATTEMPTS):  # another process may clean the cache at the same time
         image_set = _read(entry, listing, size)
         if image_set is not None:
@@ -122,18 +127,35 @@ def cache_size() -> CacheSize:
 
 def clean_cache() -> CacheSize:
     """Remove all decoded images and features from the cache, and return how much that was."""
-    removed = cache_size()
-    for entry in _entries():
-        shutil.rmtree(entry)
-    for file in _features():
-        file.unlink(missing_ok=True)
+    try:
+        removed = cache_size()
+        for entry in _entries():
+            shutil.rmtree(entry)
+        for file in _features():
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"cannot empty the cache in {cache_folder()}: {error.strerror or error} "
+            f"({error.filename}); let nothing else use it, and make it a folder you may change"
+        ) from error
     return removed
 
 
 def cache_folder() -> Path:
     """Return the folder of all that can be computed again."""
-    chosen = os.environ.get("ODDONE_CACHE")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oddone")
+    # Path.expanduser fails where nobody's home is known, and so do some versions of platformdirs.
+    # The others, as os.path does, leave a ~, which would become a folder of that name.
+    try:
+        chosen = os.environ.get("ODDONE_CACHE") or platformdirs.user_cache_dir("oddone")
+    except RuntimeError:
+        chosen = "~"
+    folder = os.path.expanduser(chosen)  # noqa: PTH111
+    if folder.startswith("~"):
+        raise DataError(
+            "no home folder is known to keep decoded images in; set HOME, or ODDONE_CACHE to a "
+            "folder for them"
+        )
+    return Path(folder)
 
 
 def features_folder() -> Path:

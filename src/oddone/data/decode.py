@@ -19,6 +19,7 @@ from PIL import Image, ImageFile, TiffImagePlugin
 from oddone.data.file_tree import stat_or_reason
 from oddone.data.formats import START, format_of, reader_or_reason
 from oddone.data.limits import decoding_budget
+from oddone.data.quiet_tiff import without_tiff_messages
 from oddone.errors import OddOneError
 from oddone.progress import Progress
 
@@ -176,12 +177,12 @@ def damage_explained() -> Iterator[None]:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Turn off Pillow's warnings about strange metadata.
+    """Turn off Pillow's warnings about strange metadata, and the messages of libtiff.
 
     Either they do not matter, or the file ends up as broken. Threads share this setting, so use
     it around all of them, never inside one.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_tiff_messages():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 

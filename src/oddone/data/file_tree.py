@@ -91,6 +91,8 @@ def stat_or_reason(path: Path) -> os.stat_result | str:
         status = path.stat()
     except OSError as error:  # a broken link, or a folder that we may not enter
         return (error.strerror or str(error)).lower()
+    except ValueError:  # a null byte, which no name can have
+        return "no name of a file"
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         return "not a regular file"
     return status

@@ -6,10 +6,12 @@ their jagged edges alone, whatever they show. `aliased` makes such images on pur
 
 import csv
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from PIL import Image
 
@@ -64,7 +66,8 @@ def fix_images(
             if isinstance(small, BrokenFile):
                 broken.append(small)
                 continue
-            small.save(out / f"{len(sources):06d}.png")
+            with _written(out / f"{len(sources):06d}.png") as file:
+                small.save(file, "PNG")
             sources.append(path)
             if progress is not None:
                 progress(len(sources), wanted, "pictures")
@@ -102,7 +105,7 @@ def _draw_paths(folder: Path, count: int | None, seed: int) -> list[str]:
 
     A random order depends on nothing but the seed and the paths.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112, Path.is_dir fails for a name that is too long
         raise DataError(f"{folder} is no folder; give one with pictures in it")
     paths = sorted(
         path.relative_to(folder).as_posix()
@@ -122,9 +125,11 @@ def _draw_paths(folder: Path, count: int | None, seed: int) -> list[str]:
 
 
 def _make_empty(out: Path) -> None:
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise DataError(f"{out} is there already and not empty; choose another folder or delete it")
     try:
+        if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+            raise DataError(
+                f"{out} is there already and not empty; choose another folder or delete it"
+            )
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
@@ -149,7 +154,24 @@ def _resize_files(
 
 
 def _write_sources(table: Path, sources: Sequence[str]) -> None:
-    with table.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("picture", "source"))
-        rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(("picture", "source"))
+    rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))
+    with _written(table) as file:
+        file.write(text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file. That it cannot be written is a DataError, and leaves no half of it."""
+    try:
+        with path.open("wb") as file:
+            yield file
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}; make room there, or choose "
+            f"another folder (what is in {path.parent} now is not all)"
+        ) from error

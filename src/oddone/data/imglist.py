@@ -1,5 +1,6 @@
 """Image lists in OpenOOD's format: a path and a label on each line."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from oddone.data.folder import list_files, read_listing
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
 from oddone.progress import Progress
+
+_LABEL = re.compile(r"-1|0*[0-9]{1,9}")
 
 
 def read_imglist(
@@ -46,6 +49,10 @@ def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
     """Return the file names in the list, and their labels."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path}: {error.strerror}; name a list that you may read"
+        ) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not a text file; give a list of `path label` lines") from error
     names, labels = [], []
@@ -53,10 +60,10 @@ def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
         if not line.strip():
             continue
         name, _, label = line.strip().rpartition(" ")
-        if not name or not label.removeprefix("-").isdecimal() or int(label) < -1:
+        if not name or not _LABEL.fullmatch(label):
             raise DataError(
-                f"line {number} of {path} is {line[:80]!r}; "
-                f"write a path, a space, and the label as a number from 0 (or -1 for none)"
+                f"line {number} of {path} is {line[:80]!r}; write a path, a space, and the label "
+                f"as a number from 0 to 999999999 (or -1 for none)"
             )
         names.append(name.strip())
         labels.append(int(label))

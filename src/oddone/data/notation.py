@@ -101,7 +101,18 @@ def load(
     """
     check_size(size)
     request = parse(source, guess_scheme)._replace(size=size, strict=strict, progress=progress)
-    return resize_images(SCHEMES[request.scheme].read(request), size, progress)
+    return resize_images(read_request(request), size, progress)
+
+
+def read_request(request: Request) -> ImageSet:
+    """Return the images of a source; that its files cannot be read is a `DataError`."""
+    try:
+        return SCHEMES[request.scheme].read(request)
+    except OSError as error:
+        raise DataError(
+            f"cannot read {request.scheme}:{request.place}: {error.strerror or error}; name files "
+            f"that you may read"
+        ) from error
 
 
 def look(source: str) -> FolderLook | None:
@@ -204,7 +215,8 @@ def _check_exists(request: Request) -> None:
     if request.scheme in ("folder", "flat") and not path.is_dir():
         raise DataError(f"{path} is a file; {request.scheme}: reads a folder")
     if request.scheme in ("arrays", "imglist") and not path.is_file():
-        raise DataError(f"{path} is a folder; {request.scheme}: reads a file")
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise DataError(f"{path} is {what}; {request.scheme}: reads a file")
 
 
 # --- Guessing ---------------------------------------------------------------------------------

@@ -28,12 +28,12 @@ from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
-    SCHEMES,
     Request,
     check_size,
     guess_scheme,
     parse,
     possible_schemes,
+    read_request,
 )
 from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
@@ -86,7 +86,7 @@ class ImageStream:
 
 OneImage: TypeAlias = str | Path | Image.Image | np.ndarray
 """A file, a PIL image, or an array of [height, width, 3] or grey [height, width]; of any size."""
-Source: TypeAlias = ImageSet | ImageStream | OneImage | Sequence[OneImage]
+Source: TypeAlias = ImageSet | ImageStream | OneImage | Iterable[OneImage]
 """Images, a notation or path, or several notations, paths, PIL images and arrays."""
 
 
@@ -115,6 +115,9 @@ def stream(
     reason, and so has a folder in it that cannot be opened. That all paths exist is checked at
     once. A PIL image or array in a list is called by its place, such as "image 3".
 
+    What gives its sources one by one, such as a generator, is asked for them as they are needed, a
+    few ahead. One that does not exist has its place in the order, with the reason.
+
     A stream is returned as it is. Of an `ImageSet`, `indices` chooses some images, in the order of
     the indices. They are copied a few at a time, so a memory-mapped set stays on disk.
     """
@@ -134,7 +137,11 @@ def stream(
     if isinstance(source, str | Path | Image.Image | np.ndarray):
         source = [source]
     left_out: Counter[str] = Counter()
-    return ImageStream(_stream_parts(_parts(source, left_out), size, progress), size, left_out)
+    if isinstance(source, Sequence):
+        parts = _parts(source, left_out)
+        return ImageStream(_stream_parts(parts, size, progress), size, left_out)
+    items = _one_by_one(source, left_out)
+    return ImageStream(_stream_mixed(items, size, progress), size, left_out)
 
 
 def stream_paths(
@@ -181,6 +188,21 @@ def _parts(sources: Sequence[OneImage], left_out: Counter[str]) -> list[Request 
     return parts
 
 
+def _one_by_one(
+    sources: Iterable[OneImage], left_out: Counter[str]
+) -> Iterator[Request | _Readable]:
+    """Yield the data sets, files and images of the sources as they become known."""
+    for place, source in enumerate(sources):
+        try:
+            each = _parse(source, place)
+            if isinstance(each, Request) and each.scheme in FILE_SCHEMES:
+                yield from _files(each, left_out)
+            else:
+                yield each
+        except DataError as error:
+            yield BrokenFile(str(source), str(error))
+
+
 def _parse(source: OneImage, place: int) -> Request | _GivenImage:
     if isinstance(source, str | Path):
         return parse(str(source), _guess_scheme)
@@ -220,7 +242,29 @@ def _stream_parts(
         if isinstance(part, list):
             yield from _stream_files(part, size, progress)
         else:
-            yield from _stream_images(SCHEMES[part.scheme].read(part), size, None, progress)
+            yield from _stream_images(read_request(part), size, None, progress)
+
+
+def _stream_mixed(
+    items: Iterator[Request | _Readable], size: int, progress: Progress | None
+) -> Generator[StreamedImage, None, None]:
+    """Yield the images; files that follow each other are decoded together."""
+    data_set: Request | None = None
+
+    def files() -> Iterator[_Readable]:
+        nonlocal data_set
+        for item in items:
+            if isinstance(item, Request):
+                data_set = item
+                return
+            yield item
+
+    while True:
+        data_set = None
+        yield from _stream_files(files(), size, progress)
+        if data_set is None:
+            return
+        yield from _stream_images(read_request(data_set), size, None, progress)
 
 
 def _stream_files(

@@ -397,8 +397,8 @@ class Detector:
         ----------
         source
             What `oddone.load` takes, a folder or file of images, or a list of these, of PIL images
-            and of arrays of [height, width, 3]. What is no file is called "image 3" by its place in
-            the list.
+            and of arrays of [height, width, 3]; or a generator of these, which is asked for them as
+            they are needed. What is no file is called "image 3" by its place in the list.
         batch_size
             How many images are scored at once; by default a good number.
         neighbours

@@ -15,6 +15,7 @@ from oddone.errors import SettingsError
 from oddone.transforms import POSES, Rotations
 
 TrainedPart = Literal["all", "last", "head"]
+SMALLEST_IMAGE = 8  # pixels on a side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,10 @@ class ModelSettings:
     for an encoder that has learned from other images. What is not trained stays as it is."""
 
     def __post_init__(self) -> None:
-        if self.image_size is not None and self.image_size < 8:
-            raise SettingsError(f"model.image_size={self.image_size}: choose at least 8 pixels")
+        if self.image_size is not None and self.image_size < SMALLEST_IMAGE:
+            raise SettingsError(
+                f"model.image_size={self.image_size}: choose at least {SMALLEST_IMAGE} pixels"
+            )
         if self.head_hidden < 1 or (self.head_dim is not None and self.head_dim < 1):
             raise SettingsError(
                 f"model.head_hidden={self.head_hidden}, model.head_dim={self.head_dim}: "

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from oddone.data import ImageSet
+from oddone.encoders.network import SMALLEST_IMAGE
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
 from oddone.training.objective import NO_CLASS, Rows
@@ -180,6 +181,11 @@ def check_source(source: ImageSet, settings: TrainSettings) -> None:
     height, width = source.images.shape[2:]
     if height != width:
         raise DataError(f"images of {height} x {width} pixels are not square; set model.image_size")
+    if height < SMALLEST_IMAGE:
+        raise DataError(
+            f"images of {height} x {width} pixels are too small to train on; set model.image_size "
+            f"to {SMALLEST_IMAGE} or more, and they are enlarged"
+        )
 
 
 def _check_one_class(settings: TrainSettings) -> None:
