@@ -1,6 +1,9 @@
+import os
 import platform
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -49,6 +52,51 @@ def test_one_thread_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     names = map_in_threads(lambda _: threading.current_thread().name, [torch.empty(0)] * 3, CPU)
     assert names == [threading.current_thread().name] * 3
+
+
+def threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as one:
+        return one.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_new_threads_see_as_many_torch_threads_as_before() -> None:
+    map_in_threads(lambda _: None, [torch.empty(0)] * 4, CPU)
+    assert threads_of_a_new_thread() == 2
+    with pytest.raises(ZeroDivisionError):
+        map_in_threads(lambda _: 1 // 0, [torch.empty(0)] * 4, CPU)
+    assert threads_of_a_new_thread() == 2
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_calls_in_many_threads_leave_torch_its_threads() -> None:
+    def call(_: int) -> int:
+        map_in_threads(lambda _: time.sleep(0.002), [torch.empty(0)] * 4, CPU)
+        return torch.get_num_threads()
+
+    for _ in range(5):
+        with ThreadPoolExecutor(8) as callers:
+            list(callers.map(call, range(24)))
+        assert threads_of_a_new_thread() == 2
+        assert torch.get_num_threads() == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_computes_and_does_not_hang(run_python: Callable[[str], str]) -> None:
+    script = """
+        import os, signal, sys, torch
+        import oddone.device
+        torch.set_num_threads(2)
+        numbers = torch.rand(2_000_000)
+        numbers.sin().sum()  # with a team of threads, which no child inherits
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            numbers.sin().sum()
+            os._exit(torch.get_num_threads())
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), torch.get_num_threads())
+    """
+    assert run_python(script) == "1 2"
 
 
 @pytest.mark.usefixtures("_two_threads")

@@ -1,9 +1,12 @@
 """Which device computes, how its threads share the work, and what becomes of its memory."""
 
 import ctypes
+import os
 import platform
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import torch
@@ -43,14 +46,62 @@ def map_in_threads(
     because torch then has to wait for all of them in every operation
     (docs/decisions/0009-rows-in-parts.md).
     """
-    threads = torch.get_num_threads()
-    n_workers = min(threads, len(batches)) if device.type == "cpu" else 1
-    if n_workers < 2:
+    if device.type != "cpu" or len(batches) < 2:
         return [function(batch) for batch in batches]
-    with ThreadPoolExecutor(
-        n_workers, initializer=torch.set_num_threads, initargs=(threads // n_workers,)
-    ) as workers:
-        return list(workers.map(function, batches))
+    with _torch_threads.borrowed() as threads:
+        n_workers = min(threads, len(batches))
+        if n_workers < 2:
+            return [function(batch) for batch in batches]
+        with ThreadPoolExecutor(
+            n_workers, initializer=torch.set_num_threads, initargs=(threads // n_workers,)
+        ) as workers:
+            return list(workers.map(function, batches))
+
+
+class _TorchThreads:
+    """Torch's threads, which callers in several threads may share out among workers.
+
+    What a worker sets for itself, torch gives to every thread that begins later; so it has to be
+    set back, and to what it was before the first of the callers came.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.callers = 0
+        self.number = 1
+
+    @contextmanager
+    def borrowed(self) -> Iterator[int]:
+        """Yield how many threads torch has, and let it have as many afterwards."""
+        with self.lock:
+            if self.callers == 0:
+                self.number = torch.get_num_threads()
+            self.callers += 1
+            number = self.number
+        try:
+            yield number
+        finally:
+            with self.lock:
+                self.callers -= 1
+                if number > 1:
+                    torch.set_num_threads(number)
+
+
+_torch_threads = _TorchThreads()
+
+
+def _begin_in_forked_child() -> None:
+    """Let torch compute in one thread after a fork.
+
+    The threads of its parent are not there, and OpenMP would wait for them for ever. Torch's own
+    loaders of data do the same. A child that is spawned begins anew, and has all threads.
+    """
+    _torch_threads.lock, _torch_threads.callers = threading.Lock(), 0
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_forked_child)
 
 
 def keep_freed_memory() -> bool:

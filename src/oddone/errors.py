@@ -13,9 +13,12 @@ Every message names the thing, the number and the fix. For a mistyped word, `did
 fix.
 """
 
+import dataclasses
 import difflib
 import errno
+import math
 from collections.abc import Iterable
+from typing import Any
 
 
 class OddOneError(ValueError):
@@ -53,6 +56,18 @@ class SettingsWarning(UserWarning):
 
 class DataWarning(UserWarning):
     """The data support what was asked, but barely; the message says how much more would do."""
+
+
+def check_numbers(settings: Any, prefix: str = "") -> None:
+    """Raise a SettingsError if a number among the fields of a dataclass is NaN.
+
+    NaN is neither too small nor too large, so a check of a range may let it pass.
+    """
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        parts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(part, float) and math.isnan(part) for part in parts):
+            raise SettingsError(f"{prefix}{field.name}={value}: choose a number")
 
 
 _FIXES = {

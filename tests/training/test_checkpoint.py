@@ -11,7 +11,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from oddone.encoders import load_network
-from oddone.errors import ArtifactError, DataError, DataWarning, DivergedError
+from oddone.errors import ArtifactError, DataError, DataWarning, DivergedError, SettingsWarning
 from oddone.files import write_tensors
 from oddone.training import OptimiserSettings, RunDirectory, train_network
 from oddone.training.checkpoint import newest_checkpoint, read_progress
@@ -175,3 +175,9 @@ def test_what_is_called_good_can_be_gone_on_with(tmp_path: Path) -> None:
     assert newest is not None
     assert f"{newest} is good" in str(caught.value)
     assert all(tensor.isfinite().all() for tensor in load(newest.read_bytes()).values())
+
+
+def test_weights_that_have_grown_without_bounds_are_said(tmp_path: Path) -> None:
+    wild = tiny_settings(steps=8, optimiser=OptimiserSettings(learning_rate=1e6))
+    with pytest.warns(SettingsWarning, match=r"weights as large as .*learning_rate=1e\+06 is too"):
+        train_network(tiny_source(), wild, begun(tmp_path / "run", wild))

@@ -1,13 +1,17 @@
+import dataclasses
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 
+from oddone.detector import DetectorSettings
 from oddone.encoders import ModelSettings
 from oddone.errors import SettingsError
+from oddone.losses import MCLSettings
 from oddone.presets import PRESETS, authors, cpu, paper, smoke
 from oddone.training import BatchSettings, OptimiserSettings, RunDirectory, TrainSettings
 from oddone.training.optim import learning_rate
@@ -217,3 +221,37 @@ def test_no_training_at_all_is_refused_with_the_command_that_does_without() -> N
             zero()
     with pytest.raises(SettingsError, match="steps=-1: choose a positive number$"):
         TrainSettings(steps=-1)
+
+
+FLOATS = [
+    (kind, field.name)
+    for kind in (
+        TrainSettings,
+        OptimiserSettings,
+        MCLSettings,
+        AugmentSettings,
+        DetectorSettings,
+    )
+    for field in dataclasses.fields(kind)
+    if "float" in str(get_type_hints(kind)[field.name])
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), FLOATS)
+@pytest.mark.usefixtures("as_shipped")
+def test_no_number_of_any_settings_may_be_none(kind: type, name: str) -> None:
+    """Of each setting that is a float, or a tuple of them."""
+    length = {"steps": 1} if kind is TrainSettings else {}
+    several = "tuple" in str(get_type_hints(kind)[name])
+    value = (math.nan, math.nan) if several else math.nan
+    with pytest.raises(SettingsError, match=rf"{name}=\(?nan") as caught:
+        kind(**{**length, name: value})
+    assert "choose" in str(caught.value) or "set exactly one" in str(caught.value)
+    assert len(FLOATS) > 20
+
+
+def test_weights_cannot_decay_without_end() -> None:
+    with pytest.raises(SettingsError, match="weight_decay=inf"):
+        OptimiserSettings(weight_decay=math.inf)
+    with pytest.raises(SettingsError, match="shrinkage=inf"):
+        DetectorSettings(shrinkage=math.inf)

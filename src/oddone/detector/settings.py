@@ -7,7 +7,7 @@ from oddone.density import Shrinkage
 from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space
 from oddone.encoders import TrainedNetwork
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, check_numbers
 from oddone.fusion import Fuse, harmonic
 from oddone.transforms import ViewSet, image_and_mirror, one_view, rotations_and_mirrors
 
@@ -46,7 +46,10 @@ class DetectorSettings:
     several, `Detector.standardise` makes them comparable."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         check_rules(self.rules, has_classifier=self.classifier != "nearest")
+        if self.shrinkage != "oas" and not 0 <= self.shrinkage <= 1:
+            raise SettingsError(f"shrinkage={self.shrinkage}: choose 'oas' or a share from 0 to 1")
         for name, choices in (("space", get_args(Space)), ("classifier", get_args(Classifier))):
             if getattr(self, name) not in choices:
                 raise SettingsError(

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from oddone.errors import SettingsError, SettingsWarning
+from oddone.errors import SettingsError, SettingsWarning, check_numbers
 from oddone.losses.contrast import Denominator, masked_contrast
 from oddone.losses.masks import (
     Masks,
@@ -83,6 +83,7 @@ class MCLSettings:
     as in the authors' code ("ones")."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         check_temperature(self.temperature)
         ceiling = 1 / self.temperature
         if not 0 < self.beta <= ceiling:

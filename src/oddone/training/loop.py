@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
-from oddone.errors import DivergedError
+from oddone.errors import DivergedError, SettingsWarning
 from oddone.losses import count_unpaired
 from oddone.progress import Progress
 from oddone.rng import stream
@@ -41,6 +42,9 @@ from oddone.training.parts import NetworkInParts
 from oddone.training.run_directory import RunDirectory
 from oddone.training.settings import TrainSettings
 from oddone.transforms import CroppedViews
+
+LARGEST_WEIGHT = 10_000.0
+"""Weights that learn something are thousands of times smaller."""
 
 
 class StepReport(NamedTuple):
@@ -139,6 +143,7 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
                 source.images.shape[-1],
                 source.fingerprint,
             )
+            _warn_of_large_weights(network, settings.optimiser.learning_rate)
             save_network(run.encoder_path, trained)
             run.mark_finished()
     return Outcome(finished, stopped, trainer.step, trainer.seconds)
@@ -345,6 +350,18 @@ def _is_finite(network: Network) -> bool:
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     numbers = [*network.parameters(), *(buffer for norm in norms for buffer in norm.buffers())]
     return all(bool(each.isfinite().all()) for each in numbers)
+
+
+def _warn_of_large_weights(network: Network, rate: float) -> None:
+    """Warn where the steps were so large that the weights cannot have learned anything."""
+    largest = max(weight.abs().max().item() for weight in network.parameters())
+    if largest > LARGEST_WEIGHT:
+        warnings.warn(
+            f"training ended with weights as large as {largest:.2g}, so the encoder has learned "
+            f"nothing; optimiser.learning_rate={rate:g} is too high",
+            SettingsWarning,
+            stacklevel=3,
+        )
 
 
 def _unpaired_share(rows: Rows, settings: TrainSettings) -> float:

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from oddone.device import DeviceName
 from oddone.encoders import ModelSettings
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, check_numbers
 from oddone.losses import MCLSettings
 from oddone.transforms import POSES, AugmentSettings, Rotations
 
@@ -75,6 +75,7 @@ class OptimiserSettings:
     """What is left of the learning rate at the end."""
 
     def __post_init__(self) -> None:
+        check_numbers(self, "optimiser.")
         if not 0 < self.learning_rate < float("inf"):
             raise SettingsError(
                 f"optimiser.learning_rate={self.learning_rate}: choose a positive number"
@@ -98,7 +99,7 @@ class OptimiserSettings:
             raise SettingsError(f"optimiser.momentum={self.momentum}: choose it in 0..1, not 1")
         if self.nesterov and self.momentum == 0:
             raise SettingsError("optimiser.nesterov needs a momentum; set optimiser.momentum")
-        if self.weight_decay < 0:
+        if not 0 <= self.weight_decay < float("inf"):
             raise SettingsError(
                 f"optimiser.weight_decay={self.weight_decay}: choose 0 or a positive number"
             )
@@ -164,6 +165,7 @@ class TrainSettings:
     """How much work a sudden end can lose."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         self._check_length()
         for name, choices in (
             ("objective", get_args(Objective)),

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, SettingsError, check_numbers
 from oddone.transforms.colour import Jitter, Strengths, draw_jitter, grey, jitter_in_place
 from oddone.transforms.crop import crop_flipped, draw_boxes
 from oddone.transforms.poses import check_poses, source_flips
@@ -46,6 +46,7 @@ class AugmentSettings:
     grey_probability: float = 0.2
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise SettingsError(
