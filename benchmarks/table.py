@@ -91,7 +91,7 @@ def estimates_table() -> str:
 def leave_out_records() -> list[dict[str, Any]]:
     """Return the newest record of each source, with and without a head."""
     records: dict[tuple[str, bool], dict[str, Any]] = {}
-    for record in sorted(all_records("leave_out", "quality"), key=lambda record: record["date"]):
+    for record in _by_date("leave_out", "quality"):
         records[record["source"], record["learn_head"]] = record
     return [records[key] for key in sorted(records)]
 
@@ -152,12 +152,21 @@ def demo_table() -> str:
 
 
 def quality_table() -> str:
-    """Return what the cpu preset reaches on CIFAR-10."""
-    record = newest("cpu_preset", kind="quality")
+    """Return what presets for CPUs reach on CIFAR-10."""
+    records = {record["preset"]: record for record in _by_date("preset", "quality")}
+    return "\n".join(map(_quality_of, records.values()))
+
+
+def _quality_of(record: dict[str, Any]) -> str:
     metrics = [name for name in record["results"][0] if name != "inference"]
-    head = ["| inference | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 1) + "|"]
+    head = [
+        f"| preset `{record['preset']}` | {' | '.join(metrics)} |",
+        "|---" * (len(metrics) + 1) + "|",
+    ]
     rows = [
-        f"| {row['inference']} | " + " | ".join(f"{row[m]:.1%}" for m in metrics) + " |"
+        f"| {row['inference']} | "
+        + " | ".join(f"{row[metric]:.1%}" if metric in row else "" for metric in metrics)
+        + " |"
         for row in record["results"]
     ]
     source = (
@@ -233,9 +242,14 @@ def link_from(page: Path, record: dict[str, Any]) -> str:
     return f"[{record['name']}]({up}{record['file']})"
 
 
+def _by_date(name: str, kind: str) -> list[dict[str, Any]]:
+    """Return the records of a benchmark, the newest last."""
+    return sorted(all_records(name, kind), key=lambda record: record["date"])
+
+
 def newest(name: str, kind: str = "speed") -> dict[str, Any]:
     """Return the newest record of a benchmark, with the path of its file."""
-    return max(all_records(name, kind), key=lambda record: record["date"])
+    return _by_date(name, kind)[-1]
 
 
 def all_records(name: str, kind: str) -> list[dict[str, Any]]:

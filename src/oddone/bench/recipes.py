@@ -57,14 +57,15 @@ def cpu_scale(minutes: float) -> Scale:
         raise SettingsError(f"minutes={minutes}: choose a positive number")
     whole, classifier = (
         replace(preset, minutes=minutes, held_out=0.0)
-        for preset in (presets.cpu(), presets.classifier())
+        for preset in (presets.mcl(), presets.classifier())
     )
     half = replace(whole, minutes=minutes / 2)
     rate = FINE_TUNING_RATE * whole.optimiser.learning_rate
     after = replace(half, optimiser=replace(half.optimiser, learning_rate=rate))
     words = (
-        f"{whole.model.encoder_name} and {minutes:g} minutes of training for every row (‡ too); "
-        f"fine-tuned: half of them before, half after"
+        f"{whole.model.encoder_name} and {minutes:g} minutes of training for every row (‡ too; "
+        f"cross-entropy: {classifier.model.encoder_name}, by its own recipe); fine-tuned: half of "
+        f"them before, half after"
     )
     return Scale("cpu", words, whole, classifier, half, after, whole.model.encoder_name)
 
