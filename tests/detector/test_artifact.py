@@ -231,7 +231,7 @@ def test_a_file_that_may_not_be_read_is_named(file: Path, monkeypatch: pytest.Mo
     def forbidden(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr("oddone.tensor_file.open_regular", forbidden)
     with pytest.raises(ArtifactError, match="detector.oddone cannot be read: Permission denied"):
         Detector.load(file)
 

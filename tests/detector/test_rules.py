@@ -16,7 +16,6 @@ from torch.nn.functional import normalize
 
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings, LinearProbe
-from oddone.detector.artifact import _digest
 from oddone.detector.probe import view_logits
 from oddone.detector.rules import (
     NEIGHBOURS,
@@ -27,6 +26,7 @@ from oddone.detector.rules import (
     sum_of_rules,
 )
 from oddone.errors import ArtifactError, SettingsError
+from oddone.files import content_digest
 from small_detector import fitted
 
 ONE = (StandardisedRule("distance"),)
@@ -227,7 +227,7 @@ def test_rules_that_somebody_made_up_are_refused(
     header["rules"] = json.dumps(rules)
     del header["digest"]
     tensors = load(path.read_bytes())
-    digest = json.dumps(_digest(tensors, header))
+    digest = json.dumps(content_digest(tensors, header))
     path.write_bytes(save(tensors, {**header, "digest": digest}))
     with pytest.raises(ArtifactError, match=message) as caught:
         Detector.load(path)

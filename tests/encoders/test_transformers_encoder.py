@@ -17,6 +17,7 @@ from torch import Tensor
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, frozen_network, load_network, save_network
 from oddone.errors import ArtifactError
+from oddone.files import DIGEST, content_digest
 from runs import tiny_source
 
 pytest.importorskip("transformers", reason="needs oddone[transformers]")
@@ -49,8 +50,10 @@ def forged(file: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None])
     with safe_open(file, framework="pt") as content:
         header = {name: json.loads(entry) for name, entry in content.metadata().items()}
     change(header)
-    path = tmp_path / "forged.safetensors"
-    save_file(load_file(file), path, {name: json.dumps(entry) for name, entry in header.items()})
+    path, tensors = tmp_path / "forged.safetensors", load_file(file)
+    entries = {name: json.dumps(entry) for name, entry in header.items() if name != DIGEST}
+    entries[DIGEST] = json.dumps(content_digest(tensors, entries))
+    save_file(tensors, path, entries)
     return path
 
 

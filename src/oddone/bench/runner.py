@@ -147,6 +147,8 @@ class Bench:
 
     def _train(self, wanted: Plan, run: RunDirectory) -> None:
         if not RunDirectory.exists(run.path):
+            if run.path.exists():  # it ended before it began
+                run.remove()
             RunDirectory.create(run.path, wanted.settings, self.provenance(wanted.settings))
         start = (
             None if wanted.start is None else load_network(self.run_of(wanted.start).encoder_path)

@@ -106,9 +106,9 @@ def train(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     preset
-        Which settings to begin with: cpu, pretrained, paper, authors or smoke; with --help, shows
-        them. By default pretrained for a pretrained encoder, and for a folder of photographs if
-        oddone[pretrained] is installed; cpu for all else.
+        Which settings to begin with: cpu, pretrained, mcl, classifier, paper, authors or smoke;
+        with --help, shows them. By default pretrained for a pretrained encoder, and for a folder of
+        photographs if oddone[pretrained] is installed; cpu for all else.
     config
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard

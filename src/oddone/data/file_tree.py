@@ -93,6 +93,8 @@ def stat_or_reason(path: Path) -> os.stat_result | str:
         return (error.strerror or str(error)).lower()
     except ValueError:  # a null byte, which no name can have
         return "no name of a file"
+    if stat.S_ISDIR(status.st_mode):
+        return "is a directory"
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
         return "not a regular file"
     return status

@@ -96,14 +96,14 @@ def load_newest_checkpoint(
     return _progress(file)
 
 
-class _Found(NamedTuple):
+class _GoodCheckpoint(NamedTuple):
     """A checkpoint that is good, and those after it that are not."""
 
     file: TensorFile
     bad: list[tuple[ArtifactError, Path]]
 
 
-def _newest_good(folder: Path, network: nn.Module | None = None) -> _Found | None:
+def _newest_good(folder: Path, network: nn.Module | None = None) -> _GoodCheckpoint | None:
     """Return the newest checkpoint that is whole and fits the network, if there is any."""
     bad: list[tuple[ArtifactError, Path]] = []
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
@@ -114,7 +114,7 @@ def _newest_good(folder: Path, network: nn.Module | None = None) -> _Found | Non
         except ArtifactError as error:
             bad.append((error, path))
         else:
-            return _Found(file, bad)
+            return _GoodCheckpoint(file, bad)
     if bad:
         raise DataError(
             f"none of {len(bad)} checkpoints in {folder} is good ({bad[0][0]}); train anew"
