@@ -253,7 +253,8 @@ def _stream(source: Path | bytes) -> io.BytesIO | io.BufferedReader:
         return io.BytesIO(source)
     status = stat_or_reason(source)
     if isinstance(status, str):
-        raise BrokenImageError(status)
+        is_folder = os.path.isdir(source)  # noqa: PTH112, Path.is_dir fails in a locked folder
+        raise BrokenImageError("is a directory" if is_folder else status)
     return source.open("rb")
 
 

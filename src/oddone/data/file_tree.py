@@ -85,10 +85,10 @@ def has_loose_pictures(root: Path) -> bool:
     return any(_is_picture(entry) for entry in _visible(root) if not _is_folder(entry))
 
 
-def stat_or_reason(path: Path) -> os.stat_result | str:
+def stat_or_reason(path: Path | str) -> os.stat_result | str:
     """Return size and times of a file, or the reason why it cannot be opened."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116, a Path for each of 200,000 files is slow
     except OSError as error:  # a broken link, or a folder that we may not enter
         return (error.strerror or str(error)).lower()
     except ValueError:  # a null byte, which no name can have

@@ -13,6 +13,10 @@ DECODING_BYTES = 2**30
 """What all pictures that are decoded at a time may take, or a quarter of a smaller memory."""
 
 
+class DamagedFileError(Exception):
+    """A file is not what it should be, or not whole; the message says why, and not yet of which."""
+
+
 def is_plausible(unpacked: int, stored: int) -> bool:
     """Return whether so many stored bytes may be taken for so many unpacked ones.
 

@@ -15,8 +15,7 @@ from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from oddone.data.damage import DamageError
-from oddone.data.limits import is_plausible
+from oddone.data.limits import DamagedFileError, is_plausible
 from oddone.errors import DataError
 
 HEADER = 128
@@ -64,15 +63,15 @@ def read_mat_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]
             _check_header(file.read(HEADER))
             return _read_arrays(file, os.fstat(file.fileno()).st_size, names)
     # A ValueError: a name that is no text, or an empty array with sides beyond any memory.
-    except (OSError, ValueError, DamageError, struct.error, zlib.error) as error:
+    except (OSError, ValueError, DamagedFileError, struct.error, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error}); get it from its authors") from error
 
 
 def _check_header(header: bytes) -> None:
     if header.startswith(b"MATLAB 7.3"):
-        raise DamageError("it is HDF5, which Matlab writes with -v7.3")
+        raise DamagedFileError("it is HDF5, which Matlab writes with -v7.3")
     if len(header) < HEADER or header[124:] != b"\x00\x01IM":
-        raise DamageError("it does not begin like a file of Matlab 5 to 7.2")
+        raise DamagedFileError("it does not begin like a file of Matlab 5 to 7.2")
 
 
 def _read_arrays(file: BinaryIO, size: int, names: Collection[str]) -> dict[str, np.ndarray]:
@@ -99,16 +98,16 @@ def _variables(file: BinaryIO, size: int) -> Iterator[tuple[_Readable, _Tag]]:
         tag = _read_tag(file)
         place += 8 + tag.length
         if place > size:
-            raise DamageError(f"it is cut short: {place} bytes are told, and there are {size}")
+            raise DamagedFileError(f"it is cut short: {place} bytes are told, and there are {size}")
         if tag.type != _COMPRESSED:
             yield file, tag
             continue
         unpacked = _Unpacked(file, tag.length)
         inner = _read_tag(unpacked)
         if not is_plausible(inner.length, tag.length):
-            raise DamageError(f"{tag.length} bytes are told to unpack to {inner.length}")
+            raise DamagedFileError(f"{tag.length} bytes are told to unpack to {inner.length}")
         yield unpacked, inner
-    raise DamageError(f"it holds over {MOST_VARIABLES} variables")
+    raise DamagedFileError(f"it holds over {MOST_VARIABLES} variables")
 
 
 class _Unpacked:
@@ -136,7 +135,7 @@ class _Unpacked:
         """Read what is left, a few bytes to fill up, and with it the checksum over all."""
         self.read(LONGEST_END)
         if not self._unpack.eof:
-            raise DamageError("it goes on after its numbers")
+            raise DamagedFileError("it goes on after its numbers")
 
 
 def _read_matrix(
@@ -151,12 +150,12 @@ def _read_matrix(
         return None
     tag = _read_tag(content)
     if tag.type not in _NUMBERS:
-        raise DamageError(f"{name} holds no plain numbers")
+        raise DamagedFileError(f"{name} holds no plain numbers")
     numbers = np.dtype(_NUMBERS[tag.type])
     if min(shape, default=0) < 0 or math.prod(shape) * numbers.itemsize != tag.length:
-        raise DamageError(f"{name} of shape {shape} has {tag.length} bytes")
+        raise DamagedFileError(f"{name} of shape {shape} has {tag.length} bytes")
     if tag.length > size:
-        raise DamageError(f"{name} has {tag.length} bytes in an element of {size}")
+        raise DamagedFileError(f"{name} has {tag.length} bytes in an element of {size}")
     if tag.content is not None:
         flat = np.frombuffer(tag.content, numbers)
     else:
@@ -168,7 +167,9 @@ def _read_small(content: _Readable, wanted: int, longest: int) -> bytes:
     """Return the content of an element that must be of this type and not long."""
     tag = _read_tag(content)
     if tag.type != wanted or tag.length > longest:
-        raise DamageError(f"an element of type {tag.type} and {tag.length} bytes is out of place")
+        raise DamagedFileError(
+            f"an element of type {tag.type} and {tag.length} bytes is out of place"
+        )
     if tag.content is not None:
         return tag.content
     padded = tag.length + -tag.length % 8
@@ -182,7 +183,7 @@ def _read_tag(content: _Readable) -> _Tag:
         return _Tag(first, length, None)
     length = first >> 16
     if length > 4:
-        raise DamageError(f"a short element has {length} bytes")
+        raise DamagedFileError(f"a short element has {length} bytes")
     return _Tag(first & 0xFFFF, length, tag[4 : 4 + length])
 
 
@@ -197,5 +198,5 @@ def _read_numbers(content: _Readable, size: int) -> np.ndarray:
 def _read_exactly(content: _Readable, count: int) -> bytes:
     part = content.read(count)
     if len(part) < count:
-        raise DamageError("it is cut short")
+        raise DamagedFileError("it is cut short")
     return part

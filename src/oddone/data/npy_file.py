@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from oddone.data.damage import DamageError
-from oddone.data.limits import is_plausible
+from oddone.data.limits import DamagedFileError, is_plausible
 from oddone.errors import DataError
 
 CHUNK = 2**20
@@ -69,11 +68,11 @@ def read_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray | None]
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stored: int) -> np.ndarray:
     if member.flag_bits & _ENCRYPTED:
-        raise DamageError(f"{member.filename} is encrypted")
+        raise DamagedFileError(f"{member.filename} is encrypted")
     if member.compress_type not in _PACKERS:
-        raise DamageError(f"{member.filename} is packed by method {member.compress_type}")
+        raise DamagedFileError(f"{member.filename} is packed by method {member.compress_type}")
     if not is_plausible(member.file_size, min(member.compress_size, stored)):
-        raise DamageError(
+        raise DamagedFileError(
             f"{member.filename} would unpack from {member.compress_size:,} bytes to "
             f"{member.file_size:,}; if that is right, save it unpacked"
         )
@@ -95,25 +94,27 @@ def _read_header(stream: BufferedIOBase) -> _Header:
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in readers:
-        raise DamageError(f"it has version {version} of the format")
+        raise DamagedFileError(f"it has version {version} of the format")
     header = _Header(*readers[version](stream))
     if header.dtype.kind not in KINDS or header.dtype.itemsize == 0:
-        raise DamageError(f"it holds {header.dtype}, no plain numbers or text")
+        raise DamagedFileError(f"it holds {header.dtype}, no plain numbers or text")
     return header
 
 
 def _check_size(header: _Header, size: int) -> None:
     if min(header.shape, default=0) < 0:
-        raise DamageError(f"it has the shape {header.shape}")
+        raise DamagedFileError(f"it has the shape {header.shape}")
     told = math.prod(header.shape) * header.dtype.itemsize
     if told != size:
-        raise DamageError(f"its shape {header.shape} takes {told:,} bytes, and it has {size:,}")
+        raise DamagedFileError(
+            f"its shape {header.shape} takes {told:,} bytes, and it has {size:,}"
+        )
 
 
 # Unreadable; a header with other contents; an archive with other contents.
 _DAMAGE = (
     OSError,
-    DamageError,
+    DamagedFileError,
     ValueError,
     TypeError,
     KeyError,

@@ -13,8 +13,7 @@ from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-from oddone.data.damage import DamageError
-from oddone.data.limits import is_plausible
+from oddone.data.limits import DamagedFileError, is_plausible
 from oddone.errors import DataError
 
 BLOCK = 512
@@ -48,12 +47,12 @@ class Archive:
             member = _parse_header(header)
             self._left = member.size + -member.size % BLOCK
             yield member
-        raise DamageError(f"it holds over {MOST_MEMBERS:,} files")
+        raise DamagedFileError(f"it holds over {MOST_MEMBERS:,} files")
 
     def content(self, member: Member) -> bytes:
         """Return the content of the member that was given last."""
         if not is_plausible(member.size, self._stored):
-            raise DamageError(f"{member.name} would have {member.size:,} bytes")
+            raise DamagedFileError(f"{member.name} would have {member.size:,} bytes")
         self._left -= member.size
         return self._read(member.size)
 
@@ -66,12 +65,12 @@ class Archive:
     def _read(self, count: int) -> bytes:
         self._read_bytes += count
         if not is_plausible(self._read_bytes, self._stored):
-            raise DamageError(f"it unpacks to over {self._read_bytes:,} bytes")
+            raise DamagedFileError(f"it unpacks to over {self._read_bytes:,} bytes")
         content = BytesIO()
         while content.tell() < count:
             part = self._stream.read(min(CHUNK, count - content.tell()))
             if not part:
-                raise DamageError("it is cut short")
+                raise DamagedFileError("it is cut short")
             content.write(part)
         return content.getvalue()
 
@@ -86,7 +85,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
             stored = os.fstat(file.fileno()).st_size
             with gzip.open(file) if packed else file as stream:
                 yield Archive(stream, stored)
-    except (DamageError, EOFError, OSError, zlib.error) as error:
+    except (DamagedFileError, EOFError, OSError, zlib.error) as error:
         raise DataError(
             f"cannot read {path} as a .tar.gz: {error or type(error).__name__}; download it again"
         ) from error
@@ -96,7 +95,7 @@ def _parse_header(header: bytes) -> Member:
     """Return what a header of the formats ustar, GNU and pax says."""
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _octal(header[148:156]) != checksum:
-        raise DamageError("it has a damaged header, or is no .tar")
+        raise DamagedFileError("it has a damaged header, or is no .tar")
     name = _text(header[:100])
     if header[257:263] == b"ustar\0" and header[345]:
         name = f"{_text(header[345:500])}/{name}"
@@ -106,7 +105,7 @@ def _parse_header(header: bytes) -> Member:
 def _octal(field: bytes) -> int:
     digits = field.strip(b" \0")
     if not digits or digits.strip(b"01234567"):
-        raise DamageError("it has a damaged header, or is no .tar")
+        raise DamagedFileError("it has a damaged header, or is no .tar")
     return int(digits, 8)
 
 
