@@ -14,4 +14,4 @@ def memory_below(most: int) -> Iterator[None]:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < most
+    assert peak < most, f"{peak:,} bytes"

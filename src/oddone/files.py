@@ -222,7 +222,9 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, most: int) -> bytes:
     """Return what is in a file of at most so many bytes; anything else is an OSError."""
     with open_regular(path) as file:
-        content = file.read(most + 1)
+        size = os.fstat(file.fileno()).st_size
+        # One more than there is tells of a file that grows. Python makes room for all it is asked.
+        content = file.read(min(size, most) + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(path))
     return content

@@ -95,7 +95,7 @@ def test_an_array_is_never_laid_over_bytes_of_the_file(
 )
 def test_no_file_chooses_how_much_memory_is_taken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "test_batch").write_bytes(content)
-    with memory_below(100 * 2**20), pytest.raises(DataError, match="test_batch of"):
+    with memory_below(10 * 2**20), pytest.raises(DataError, match="test_batch of"):
         read_cifar10(tmp_path, "test")
 
 

@@ -134,9 +134,10 @@ def _read_files(edition: Edition, path: Path, wanted: Iterable[str]) -> dict[str
     for name in wanted:
         file = path / name
         if file.is_file():
-            _check_bytes(held, file.stat().st_size, str(file))
+            size = file.stat().st_size
+            _check_bytes(held, size, str(file))
             with file.open("rb") as stream:
-                held[name] = stream.read(MOST_BYTES)
+                held[name] = stream.read(size)  # Python makes room for all that it is asked for
     return held
 
 
