@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from oddone.files import (
     file_beside,
+    read_regular,
     remove_leftovers,
     write_atomic,
     write_dated_json,
@@ -125,3 +126,13 @@ def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:
             "digest": ANY,
         }
         assert torch.equal(file.get_tensor("ü"), tensors["ü"])
+
+
+def test_a_file_that_does_not_say_how_long_it_is_is_read_whole() -> None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("there is no /proc here")
+    assert status.stat().st_size == 0
+    assert b"VmRSS" in read_regular(status, 10**6)
+    with pytest.raises(OSError, match="over 10 bytes"):
+        read_regular(status, 10)

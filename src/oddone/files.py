@@ -223,8 +223,9 @@ def read_regular(path: Path, most: int) -> bytes:
     """Return what is in a file of at most so many bytes; anything else is an OSError."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        # One more than there is tells of a file that grows. Python makes room for all it is asked.
-        content = file.read(min(size, most) + 1)
+        content = file.read(min(size, most) + 1)  # Python makes room for all that it is asked for
+        if len(content) > size:  # it grows, or its file system does not say how long it is
+            content += file.read(most + 1 - len(content))
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(path))
     return content
