@@ -55,7 +55,7 @@ def test_missing_and_broken_files_are_listed(root: Path) -> None:
     assert len(image_set) == 1
     assert [file.reason for file in image_set.broken] == [
         "no such file or directory",
-        "not a regular file",
+        "is a directory",
         "not an image of a known format",
     ]
     with pytest.raises(DataError, match="3 files of"):
