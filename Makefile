@@ -3,19 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SUPPLY := $(VENV)/.supply
 
-.PHONY: help test check lint types imports format coverage benchmarks results demo docs dist clean
+.PHONY: help test check lint types imports format coverage torture benchmarks soak results demo docs dist \
+	pins audit sbom clean
 
 help:
 	@echo "make test        run the tests"
 	@echo "make check       lint, formatting, types, import layers, tests"
 	@echo "make coverage    run the tests, and say which lines and branches none of them reached"
+	@echo "make torture     kill, starve and mislead oddone thousands of times (hours); writes results/"
 	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
 	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
+	@echo "make soak        train, fit and score for an hour, and look for leaks; writes results/"
 	@echo "make results     write docs/results.md from the records of oddone bench in results/"
 	@echo "make docs        build the documents and the API reference; writes build/docs/"
 	@echo "make format      let ruff rewrite the code"
-	@echo "make dist        build the sdist, and from it the wheel; writes dist/"
+	@echo "make dist        build the sdist, and from it the wheel, twice, and compare; writes dist/"
+	@echo "make pins        write constraints.txt and requirements.hashed.txt; UPGRADE=1 for new versions"
+	@echo "make audit       look for known vulnerabilities in what requirements.hashed.txt pins"
+	@echo "make sbom        list what is needed at run time, with licences; writes build/"
 	@echo "make clean       remove the environment and caches"
 
 $(READY): pyproject.toml constraints.txt src/oddone/__init__.py # the last holds the version
@@ -28,6 +35,9 @@ test: $(READY)
 
 coverage: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov
+
+torture: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/torture.py
 
 check: lint types imports test
 
@@ -54,6 +64,9 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/decoding.py
 	$(BIN)/python benchmarks/table.py
 
+soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py
+
 results: $(READY)
 	$(BIN)/python benchmarks/results_page.py
 
@@ -66,6 +79,28 @@ docs: $(READY)
 dist: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+	$(BIN)/python scripts/rebuild.py
+
+$(SUPPLY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[supply]'
+	touch $@
+
+# Pins that still fit stay as they are, unless UPGRADE=1.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --fork-strategy fewest \
+	--custom-compile-command 'make pins' $(if $(UPGRADE),--upgrade) pyproject.toml
+
+pins: $(SUPPLY)
+	$(COMPILE) --extra dev --extra supply -o constraints.txt
+	$(COMPILE) --extra pretrained --extra report -c constraints.txt --generate-hashes \
+		-o requirements.hashed.txt
+
+# --strict: without it, pip-audit finds nothing wrong with packages that it finds no data on.
+audit: $(SUPPLY)
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements.hashed.txt || \
+		{ echo "make audit: listed above is what is vulnerable, or what PyPI gave no data on"; exit 1; }
+
+sbom: $(SUPPLY)
+	$(BIN)/python scripts/sbom.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage

@@ -50,4 +50,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python scripts/embed_fashion.py FOLDER")
     embed(Path(sys.argv[1]), EMBEDDED)
-    print(f"{EMBEDDED.name}: {EMBEDDED.stat().st_size:,} bytes")  # noqa: T201
+    print(f"{EMBEDDED.name}: {EMBEDDED.stat().st_size:,} bytes")
