@@ -1,8 +1,10 @@
 import doctest
+import math
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -425,3 +427,16 @@ def test_the_examples_of_the_docstrings_run() -> None:
     outcome = doctest.testmod(oddone.estimator)
     assert outcome.attempted > 10
     assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("threshold", [2.0, None])
+def test_an_image_whose_score_is_no_number_is_anomalous(
+    monkeypatch: pytest.MonkeyPatch, threshold: float | None
+) -> None:
+    scores = np.array([1.0, math.nan, math.inf, -math.inf])
+    classifier = OddOneClassifier()
+    classifier.detector_ = SimpleNamespace(threshold=threshold)
+    monkeypatch.setattr(OddOneClassifier, "score_samples", lambda *_: -scores)
+    view = classifier.outlier_detector()
+    assert view.predict(np.zeros((4, 64))).tolist() == [1, -1, -1, -1]
+    assert (view.decision_function(np.zeros((4, 64))) >= 0).tolist() == [True, False, False, False]

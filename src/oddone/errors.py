@@ -2,6 +2,7 @@
 
     OddOneError (ValueError)
     ├── SettingsError    the settings contradict each other or the call
+    │   └── InUseError   another process is at work in that folder
     ├── DataError        the data cannot support what was asked
     ├── ArtifactError    a file is no detector that can be trusted
     └── DivergedError    training has left the numbers; earlier checkpoints are good
@@ -36,6 +37,10 @@ class OddOneError(ValueError):
 
 class SettingsError(OddOneError):
     """The settings contradict each other or the call; the message says which to change."""
+
+
+class InUseError(SettingsError):
+    """Another process is at work in a folder; the message says which one."""
 
 
 class DataError(OddOneError):

@@ -16,7 +16,7 @@ from oddone.data import ImageSet
 from oddone.data.arrays import as_pixels, image_set
 from oddone.detector import Detector
 from oddone.errors import DataError, SettingsError
-from oddone.presets import cpu
+from oddone.presets import default
 from oddone.training import TrainSettings, split_held_out
 
 PerImage = Float64[np.ndarray, " images"]
@@ -45,7 +45,7 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     settings : TrainSettings, optional
-        How to train; by default the preset `oddone.presets.cpu`, ten minutes. In a search over
+        How to train; by default `oddone.presets.default`, ten minutes. In a search over
         many fits, choose `steps` or `epochs` instead of `minutes`: only those are repeatable.
     false_alarms : float
         The share of normal images that may be taken for anomalous, between 0 and 1.
@@ -191,7 +191,9 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _settings(self) -> TrainSettings:
-        return cpu() if self.settings is None else self.settings
+        if self.settings is not None:
+            return self.settings
+        return default(len(getattr(self, "classes_", ())))  # before `fit` there are none
 
     def _validated(self, X: Any, **how: Any) -> Any:
         """Return X, and y where it is given, as arrays that pass scikit-learn's own checks."""
@@ -339,6 +341,8 @@ class OddOneOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> PerImage:
         """Return `score_samples` minus `offset_`: below zero, an image is anomalous.
 
+        One whose score is no number is below zero, as nothing is known of it.
+
         Parameters
         ----------
         X : array of images
@@ -346,7 +350,9 @@ class OddOneOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
         """
         normality = self.score_samples(X)
-        return normality - self.offset_
+        differences = np.full_like(normality, -math.inf)
+        np.subtract(normality, self.offset_, out=differences, where=np.isfinite(normality))
+        return differences
 
     def score_samples(self, X: Any) -> PerImage:
         """Return how normal each image is: the negative of its anomaly score.

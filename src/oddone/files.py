@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from oddone.errors import ArtifactError, SettingsError
+from oddone.errors import ArtifactError, InUseError
 
 if sys.platform != "win32":
     import fcntl
@@ -109,7 +109,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Keep others who call this out of a folder; raise a SettingsError if one of them is there.
+    """Keep others who call this out of a folder; raise an InUseError if one of them is there.
 
     The operating system holds the lock, so it ends with its process, however that ends. Where it
     knows no locks (Windows, some network drives), nobody is kept out.
@@ -118,10 +118,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
         return
     path = folder / LOCK_NAME
-    file = _open_locked(path)
+    with os_errors_named(path):
+        file = _open_locked(path)
     try:
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
+        with os_errors_named(path):
+            os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}".encode())
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -138,7 +139,7 @@ def _open_locked(path: Path) -> TextIO:
             file.seek(0)
             owner = file.read(100) or "another process"
             file.close()
-            raise SettingsError(
+            raise InUseError(
                 f"{path.parent} is in use by {owner}; wait until that has ended, or choose another "
                 f"folder"
             ) from error

@@ -24,6 +24,8 @@ Kind = TypeVar("Kind")
 MOST_BYTES = 2**34
 MOST_HEADER_BYTES = 100_000_000
 """As safetensors has it."""
+MOST_LETTERS = 1000
+"""Of the reason why a file is refused."""
 _SHA256 = re.compile("[0-9a-f]{64}")
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
@@ -140,8 +142,11 @@ class TensorFile:
         return self.inconsistent(f"{name} has numbers that are not finite")
 
     def inconsistent(self, reason: str) -> ArtifactError:
-        """Return the error that says what does not fit together."""
-        return ArtifactError(f"{self.path} contradicts itself: {reason}; make it anew")
+        """Return the error that says what does not fit together, in a line of bounded length."""
+        printable = "".join(letter if letter.isprintable() else "?" for letter in reason)
+        if len(printable) > MOST_LETTERS:  # it may repeat what the file says
+            printable = f"{printable[:MOST_LETTERS]} ..."
+        return ArtifactError(f"{self.path} contradicts itself: {printable}; make it anew")
 
 
 def _check_sha256(path: Path, content: bytes, wanted: str) -> None:

@@ -143,5 +143,5 @@ def test_a_provenance_that_is_damaged_is_a_data_error(tmp_path: Path) -> None:
     (run.path / "provenance.json").write_text("{")
     with pytest.raises(DataError, match=r"provenance.json is damaged \(.*\); begin the run anew"):
         _ = run.provenance
-    with pytest.raises(SettingsError, match="no settings.toml"):
+    with pytest.raises(SettingsError, match="no settings.toml; name one that is, or train"):
         RunDirectory.open(tmp_path)

@@ -329,6 +329,39 @@ def test_a_full_disk_leaves_no_part_of_a_copy(
     assert list((tmp_path / "odd").iterdir()) == []
 
 
+def test_a_copy_has_no_name_before_it_is_complete(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[list[str]] = []
+
+    def watched(original: BinaryIO, copy: BinaryIO) -> None:
+        copy.write(original.read())
+        named.append([path.name for path in odd.iterdir() if path.suffix == ".png"])
+
+    odd = tmp_path / "odd"
+    monkeypatch.setattr("shutil.copyfileobj", watched)
+    copies = CopyFolder(odd)
+    copies.add(str(folder / "0.png"))
+    assert named == [[]]
+    assert [path.name for path in odd.iterdir()] == ["0.png"]
+    assert (odd / "0.png").read_bytes() == (folder / "0.png").read_bytes()
+
+
+def test_nothing_is_overwritten_where_there_are_no_hard_links(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_original: Path, _name: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    odd = tmp_path / "odd"
+    copies = CopyFolder(odd)
+    (odd / "0.png").symlink_to("nowhere")
+    copies.add(str(folder / "0.png"))
+    assert sorted(path.name for path in odd.iterdir()) == ["0-2.png", "0.png"]
+    assert (odd / "0.png").is_symlink()
+
+
 # --- Paths from stdin -------------------------------------------------------------------------
 
 

@@ -64,6 +64,19 @@ def test_folder_parent_and_archive_are_the_same(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2  # nothing was extracted
 
 
+def test_a_wrong_byte_in_an_archive_is_noticed(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=0) as stored:  # each byte as it is
+        stored.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
+    content = bytearray(archive.read_bytes())
+    content[content.index(pixels(5).tobytes()[:100]) + 50] ^= 1
+    archive.write_bytes(content)
+    for split in ("train", "test"):
+        with pytest.raises(DataError, match="cannot read .*: CRC check failed .*; download it"):
+            read_cifar10(archive, split)
+
+
 def test_cifar100_has_fine_labels(tmp_path: Path) -> None:
     folder = write_cifar100(tmp_path)
     test = read_cifar100(folder, "test")

@@ -1,3 +1,4 @@
+import io
 import os
 import struct
 import sys
@@ -220,6 +221,15 @@ def test_reasons_are_short_and_human(tmp_path: Path) -> None:
         decode(tmp_path / "missing.jpg", 32)
 
 
+def test_a_reason_is_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ValueError(f"box of lies\n  at byte 9 {'x' * 999}\n")
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", fail)
+    with pytest.raises(BrokenImageError, match="^damaged: box of lies at byte 9 x{100,300}$"):
+        decode(encoded(noise(), "PNG"), 32)
+
+
 def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("decoded"))
     with pytest.raises(BrokenImageError, match="^17895698 x 10 pixels is too large$"):
@@ -262,6 +272,34 @@ def test_a_tile_may_not_be_larger_than_all_memory_for_decoding() -> None:
     content = b"II*\0" + struct.pack("<IIH", 12, 0, len(tags)) + entries + bytes(4)
     with pytest.raises(BrokenImageError, match="take 41,.* MB to decode"):
         decode(content, 32)
+
+
+def test_a_progressive_jpeg_is_not_gone_over_thousands_of_times() -> None:
+    content = encoded(Image.new("L", (4000, 4000), 90), "JPEG", progressive=True)
+    assert (decode(content, 8) == 90).all()
+    last_scan = content[content.rindex(b"\xff\xda") : -2]
+    content = content[:-2] + 2000 * last_scan + content[-2:]
+    assert len(content) < 200_000
+    with pytest.raises(BrokenImageError, match="2,006 scans of 4000 x 4000 pixels take too long"):
+        decode(content, 8)
+
+
+def test_a_scan_that_lies_across_two_chunks_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = encoded(noise(), "JPEG", progressive=True)
+    for chunk in (1, 2, 3, 7, 2**20):
+        monkeypatch.setattr(decoding, "_CHUNK", chunk)
+        assert decoding._count_scans(io.BytesIO(content)) == content.count(b"\xff\xda") == 10
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_a_file_is_not_read_in_millions_of_parts(tmp_path: Path, as_bytes: bool) -> None:
+    content = encoded(noise(), "JPEG")
+    for count in (10_000, 1_100_000):
+        (tmp_path / "a.jpg").write_bytes(content[:2] + b"\xff" * count + content[2:])
+        source = (tmp_path / "a.jpg").read_bytes() if as_bytes else tmp_path / "a.jpg"
+        refused = pytest.raises(BrokenImageError, match="it has over 1,000,000 parts")
+        with refused if count > 10_000 else nullcontext():
+            decode(source, 8)
 
 
 def test_threads_decode_only_what_fits_into_memory_at_a_time() -> None:

@@ -214,8 +214,8 @@ def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(
 ) -> None:
     open_path = Path.open
 
-    def open_full(path: Path, *arguments: str) -> object:
-        file = open_path(path, *arguments)
+    def open_full(path: Path, *arguments: str, **named: int) -> object:
+        file = open_path(path, *arguments, **named)
         if path.name != name:
             return file
         file.close()

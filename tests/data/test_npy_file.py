@@ -117,3 +117,21 @@ def test_a_wrong_byte_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(DataError, match="CRC"):
         read_arrays(tmp_path / "a.npz")
+
+
+def test_a_damaged_name_does_not_hide_an_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=ARRAYS[0], labels=np.arange(2), more=np.arange(3))
+    assert set(read_npz(tmp_path / "a.npz", ["images", "labels"])) == {"images", "labels", "more"}
+    before, _, after = (tmp_path / "a.npz").read_bytes().rpartition(b"labels")
+    (tmp_path / "a.npz").write_bytes(before + b"label!" + after)
+    with pytest.raises(DataError, match="cannot read .*a.npz as NumPy arrays: .*differ"):
+        read_npz(tmp_path / "a.npz", ["images", "labels"])
+
+
+def test_a_reason_is_short_whatever_the_file_says(tmp_path: Path) -> None:
+    content = bytearray(zipped(npy(header((40_000,)), bytes(40_000)), zipfile.ZIP_STORED))
+    content[26:28] = struct.pack("<H", 30_000)  # of the name where the member begins
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(DataError, match="File name in directory 'images.npy' and header") as caught:
+        read_npz(tmp_path / "a.npz", ["images"])
+    assert len(str(caught.value)) < 1000

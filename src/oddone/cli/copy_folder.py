@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from oddone.errors import SettingsError
+from oddone.files import file_beside, remove_leftovers
 
 
 class CopyFolder:
@@ -23,6 +24,7 @@ class CopyFolder:
             raise SettingsError(f"--copy-anomalous {path}: that is a file; name a folder")
         try:
             path.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(path)
         except OSError as error:
             raise self._error(error) from error
 
@@ -51,27 +53,37 @@ class CopyFolder:
         return f"{copied}, {self.not_copied:,} not, as they have no file that can be copied"
 
     def _write(self, original: BinaryIO, name: str) -> None:
-        with self._create(name) as copy:
-            try:
+        with file_beside(self.path / name) as part:
+            with part.open("wb") as copy:
                 shutil.copyfileobj(original, copy)
-            except OSError:  # such as a full disk
-                Path(copy.name).unlink()
-                raise
+            self._give_name(part, name)
 
-    def _create(self, name: str) -> BinaryIO:
-        """Return a new file. Mode "x" fails if anything is there, even a link to nowhere."""
+    def _give_name(self, part: Path, name: str) -> None:
+        """Give a complete file its name, or that with a number if anything is there already."""
         stem, ending = os.path.splitext(name)  # noqa: PTH122, as a name may begin with a dot
         for number in count(self._used[name] + 1):
+            free = self.path / (f"{stem}-{number}{ending}" if number > 1 else name)
             try:
-                file = (self.path / (f"{stem}-{number}{ending}" if number > 1 else name)).open("xb")
+                _move_to_free_name(part, free)
             except FileExistsError:
                 continue
             self._used[name] = number
-            return file
-        raise AssertionError  # there is always another number
+            return
 
     def _error(self, error: OSError) -> SettingsError:
         return SettingsError(
             f"--copy-anomalous {self.path}: {error.strerror or error}; make room there, or name "
             f"another folder"
         )
+
+
+def _move_to_free_name(part: Path, free: Path) -> None:
+    """Rename a file, or raise a FileExistsError if anything is there, even a link to nowhere."""
+    try:
+        os.link(part, free)  # unlike a rename, it never replaces a file
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(free):
+            raise FileExistsError(free) from None
+        part.replace(free)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from oddone.errors import SettingsError
-from oddone.files import file_beside, remove_leftovers, write_atomic
+from oddone.files import file_beside, remove_leftovers, sync_folder, write_atomic
 
 
 def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
@@ -46,6 +46,7 @@ def out_file_in_parts(out: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         with os_errors_explained(out):
             part.replace(out)
+            sync_folder(out.parent)
 
 
 @contextmanager

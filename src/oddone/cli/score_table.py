@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
@@ -189,7 +189,12 @@ def _write_to_file(out: Path, part: Path, columns: Columns) -> Iterator[Write]:
             with os_errors_explained(out):
                 write(row)
 
-        yield write_or_explain
+        try:
+            yield write_or_explain
+        except BaseException:
+            with suppress(OSError):  # the file is given up; what matters is the error before
+                stack.close()
+            raise
         with os_errors_explained(out):
             stack.close()  # the last rows have waited until here
 

@@ -153,6 +153,7 @@ def _read_archive(edition: Edition, path: Path, wanted: set[str]) -> dict[str, b
                 held[place.name] = archive.content(member)
             if len(held) == len(wanted):
                 break
+        archive.check_end()
     return held
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from jaxtyping import UInt8
@@ -18,7 +18,7 @@ from PIL import Image, ImageFile, TiffImagePlugin
 
 from oddone.data.file_tree import stat_or_reason
 from oddone.data.formats import START, format_of, reader_or_reason
-from oddone.data.limits import decoding_budget
+from oddone.data.limits import LONGEST_REASON, decoding_budget
 from oddone.data.quiet_tiff import without_tiff_messages
 from oddone.errors import OddOneError
 from oddone.progress import Progress
@@ -26,6 +26,10 @@ from oddone.progress import Progress
 MOST_PIXELS = 178_956_970  # what Pillow calls a decompression bomb
 BUDGET = decoding_budget()
 """Memory for all pictures that are decoded at a time: others wait, and a larger one is refused."""
+MOST_READS = 1_000_000
+"""In how many parts a file may be read: of the tiniest, a decoder reads so many in a second."""
+MOST_SCANNED_PIXELS = 2**31
+"""Pixels of a progressive JPEG times its scans, each of which may go over all in a few bytes."""
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
 
 # Bytes that a pixel takes at the worst moment, as measured: decoded, in RGB and upright; with alpha
@@ -35,6 +39,9 @@ _PER_PIXEL_WITH_ALPHA = 20
 _IN_THE_DECODER = {"WEBP": 12, "AVIF": 12, "JPEG2000": 12, "HEIF": 8}
 _OF_PROGRESSIVE_JPEG = 6  # two for each coefficient
 _TILE_WIDTH, _TILE_LENGTH = 322, 323  # of a TIFF, whose tile may be larger than the picture
+
+_SCAN = b"\xff\xda"  # the marker with which a scan of a JPEG begins
+_CHUNK = 2**20  # bytes
 
 _ORIENTATION = 0x0112  # the EXIF tag, and the operation that undoes each of its values
 _UPRIGHT = {
@@ -109,6 +116,7 @@ def open_picture(source: Path | bytes, at_least: int | None = None) -> Iterator[
     """
     with _open(source) as image:
         width, height = image.size
+        _check_scans(image)
         if at_least is not None and image.format in ("JPEG", "MPO"):
             image.draft(image.mode, (at_least, at_least))
         taken = _bytes_to_decode(image, width * height)
@@ -119,6 +127,30 @@ def open_picture(source: Path | bytes, at_least: int | None = None) -> Iterator[
             )
         with BUDGET.reserve(taken):
             yield to_rgb(image)
+
+
+def _check_scans(image: ImageFile.ImageFile) -> None:
+    """Raise a BrokenImageError for a JPEG that would be gone over so often that it takes minutes.
+
+    It takes a hundred bytes to go over all pixels once more. Programs write about ten scans.
+    """
+    if not image.info.get("progressive") or image.fp is None:
+        return
+    width, height = image.size
+    scans = _count_scans(cast("io.BufferedIOBase", image.fp))
+    if width * height * scans > MOST_SCANNED_PIXELS:
+        raise BrokenImageError(f"{scans:,} scans of {width} x {height} pixels take too long")
+
+
+def _count_scans(stream: io.BufferedIOBase) -> int:
+    """Return how many scans a JPEG has; those of a thumbnail, or by chance behind it, count too."""
+    place, count, last = stream.tell(), 0, b""
+    stream.seek(0)
+    while part := stream.read(_CHUNK):
+        count += (last + part).count(_SCAN)
+        last = part[-1:]
+    stream.seek(place)
+    return count
 
 
 def _bytes_to_decode(image: ImageFile.ImageFile, whole_pixels: int) -> int:
@@ -248,17 +280,33 @@ def _open(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
         yield image
 
 
-def _stream(source: Path | bytes) -> io.BytesIO | io.BufferedReader:
+class _CountedReads(io.BufferedReader):
+    """A file that cannot be read in any number of parts.
+
+    Decoders go through headers and metadata in Python. Where each part has a few bytes, a file of
+    ten megabytes takes them many seconds.
+    """
+
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        if self.reads > MOST_READS:
+            raise BrokenImageError(f"it has over {MOST_READS:,} parts")
+        return super().read(size)
+
+
+def _stream(source: Path | bytes) -> _CountedReads:
     if isinstance(source, bytes):
-        return io.BytesIO(source)
+        return _CountedReads(cast("io.RawIOBase", io.BytesIO(source)))
     status = stat_or_reason(source)
     if isinstance(status, str):
         is_folder = os.path.isdir(source)  # noqa: PTH112, Path.is_dir fails in a locked folder
         raise BrokenImageError("is a directory" if is_folder else status)
-    return source.open("rb")
+    return _CountedReads(source.open("rb", buffering=0))
 
 
-def _open_header(stream: io.BytesIO | io.BufferedReader) -> ImageFile.ImageFile:
+def _open_header(stream: io.BufferedReader) -> ImageFile.ImageFile:
     """Return the picture with only its header read.
 
     Image.open does the same, but it warns of large pictures, and a single thread cannot catch
@@ -289,7 +337,8 @@ def _reason(error: Exception) -> str:
         return "truncated"
     if isinstance(error, Image.DecompressionBombError):
         return "a frame of it is too large"
-    return f"damaged: {error}" if str(error) else "damaged"
+    what = " ".join(str(error).split())[:LONGEST_REASON]  # some decoders end theirs with a new line
+    return f"damaged: {what}" if what else "damaged"
 
 
 def _orientation(image: Image.Image) -> int:

@@ -32,6 +32,7 @@ SAMPLE = 200  # picture files whose size is looked at for that
 class FolderLook(NamedTuple):
     """What a folder holds, as far as names and the first bytes of some files say."""
 
+    classes: int
     pictures: int
     side: float
     """The median of the shorter sides, in pixels."""
@@ -169,8 +170,9 @@ def _no_images(root: Path, skipped: Sequence[BrokenFile] = ()) -> DataError:
 
 def look_at_folder(root: Path) -> FolderLook:
     """Return how many pictures the class folders of the root hold, and how large they are."""
-    listing = _list_classes(root, class_folders(root))
-    return FolderLook(len(listing.files), _median_side(listing))
+    names = class_folders(root)
+    listing = _list_classes(root, names)
+    return FolderLook(len(names), len(listing.files), _median_side(listing))
 
 
 def sizes_up_to(side: float) -> tuple[int, ...]:

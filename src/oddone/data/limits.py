@@ -12,6 +12,9 @@ MOST_RATIO = 50
 DECODING_BYTES = 2**30
 """What all pictures that are decoded at a time may take, or a quarter of a smaller memory."""
 
+LONGEST_REASON = 300
+"""Characters that people are shown of what a library says of a file, as it may quote the file."""
+
 
 class DamagedFileError(Exception):
     """A file is not what it should be, or not whole; the message says why, and not yet of which."""

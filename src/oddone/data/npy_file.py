@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from oddone.data.limits import DamagedFileError, is_plausible
+from oddone.data.limits import LONGEST_REASON, DamagedFileError, is_plausible
 from oddone.errors import DataError
 
 CHUNK = 2**20
@@ -54,16 +54,29 @@ def map_npy(path: Path) -> np.ndarray:
 
 def read_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray | None]:
     """Return the arrays of a .npz file by name; those that are not asked for are None."""
+    held: dict[str, np.ndarray | None] = {}
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             stored = os.fstat(file.fileno()).st_size
-            return {
-                name: _read_member(archive, member, stored) if name in names else None
-                for member in archive.infolist()
-                for name in [member.filename.removesuffix(".npy")]
-            }
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if name in names:
+                    held[name] = _read_member(archive, member, stored)
+                else:
+                    _check_name(archive, member)
+                    held[name] = None
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
+    return held
+
+
+def _check_name(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Raise an error if a member has another name where it begins than in the list of members.
+
+    By damage, an array that is asked for would seem to be one that is not.
+    """
+    if not member.flag_bits & _ENCRYPTED and member.compress_type in _PACKERS:
+        archive.open(member).close()
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stored: int) -> np.ndarray:
@@ -129,7 +142,8 @@ _DAMAGE = (
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = str(error)[:LONGEST_REASON] or type(error).__name__
     return DataError(
-        f"cannot read {path} as NumPy arrays: {error or type(error).__name__}; "
+        f"cannot read {path} as NumPy arrays: {reason}; "
         f"save plain arrays with np.savez(path, images=..., labels=...) or np.save"
     )

@@ -56,6 +56,11 @@ class Archive:
         self._left -= member.size
         return self._read(member.size)
 
+    def check_end(self) -> None:
+        """Read what is left: at the end, gzip compares its checksum over all."""
+        while part := self._stream.read(CHUNK):
+            self._count(len(part))
+
     def _skip(self) -> None:
         while self._left:
             step = min(CHUNK, self._left)
@@ -63,9 +68,7 @@ class Archive:
             self._left -= step
 
     def _read(self, count: int) -> bytes:
-        self._read_bytes += count
-        if not is_plausible(self._read_bytes, self._stored):
-            raise DamagedFileError(f"it unpacks to over {self._read_bytes:,} bytes")
+        self._count(count)
         content = BytesIO()
         while content.tell() < count:
             part = self._stream.read(min(CHUNK, count - content.tell()))
@@ -73,6 +76,11 @@ class Archive:
                 raise DamagedFileError("it is cut short")
             content.write(part)
         return content.getvalue()
+
+    def _count(self, count: int) -> None:
+        self._read_bytes += count
+        if not is_plausible(self._read_bytes, self._stored):
+            raise DamagedFileError(f"it unpacks to over {self._read_bytes:,} bytes")
 
 
 @contextmanager

@@ -43,19 +43,22 @@ def save_network(path: Path, trained: TrainedNetwork) -> None:
     write_tensors(path, trained.network.state_dict(), header)
 
 
-def load_network(path: Path, *, encoder: nn.Module | None = None) -> TrainedNetwork:
+def load_network(
+    path: Path, *, encoder: nn.Module | None = None, sha256: str | None = None
+) -> TrainedNetwork:
     """Return the network in a file that `save_network` wrote, on the CPU.
 
-    One that was trained with an `encoder` of your own needs such an encoder again.
+    One that was trained with an `encoder` of your own needs such an encoder again. With `sha256`, a
+    file of another SHA-256 is refused.
     """
-    file = TensorFile.read(path)
+    file = TensorFile.read(path, sha256=sha256)
     kind, written = file.kind_and_format()
-    if kind not in (None, KIND):
+    if kind == "detector":
         raise ArtifactError(
-            f"{path} is a {kind}, not an encoder; the network in it is "
+            f"{path} is a detector, not an encoder; the network in it is "
             f"Detector.load(path).embedder.trained"
         )
-    if kind is None or written not in {WITHOUT_DIGEST, FORMAT}:
+    if kind != KIND or written not in {WITHOUT_DIGEST, FORMAT}:
         raise ArtifactError(f"{path} is not an encoder that this version of oddone can read")
     if written == FORMAT or DIGEST in file.header:
         file.check_digest()

@@ -53,6 +53,8 @@ class HistoryLine(TypedDict):
     step: int
     loss: float
     seconds: NotRequired[float]
+    processor_seconds: NotRequired[float]
+    """Of all cores of this process since the first step: a busy machine does not lengthen it."""
 
 
 class StatedImages(TypedDict):
@@ -170,7 +172,10 @@ class RunDirectory:
                 f"{path}"
             )
         if not RunDirectory.exists(path):
-            raise SettingsError(f"{path} is not the directory of a run: it has no settings.toml")
+            raise SettingsError(
+                f"{path} is not the directory of a run: it has no settings.toml; name one that is, "
+                f"or train with --out {path}"
+            )
         return RunDirectory(path)
 
     @contextmanager
@@ -303,6 +308,13 @@ class RunDirectory:
             except (ValueError, RecursionError):
                 continue
             yield line
+
+    @property
+    def processor_seconds(self) -> float:
+        """How much processor time the steps in the history took; 0 where it does not say."""
+        last: dict[str, Any] = next(reversed(list(self.history())), {})
+        seconds: float = last.get("processor_seconds", 0.0)
+        return seconds
 
     def forget_history_after(self, step: int) -> None:
         """Drop the lines after a step, to go on from there as if they had never been."""
