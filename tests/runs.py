@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from oddone.bench import Scale
 from oddone.data import ImageSet
 from oddone.presets import smoke
 from oddone.training import TrainSettings
@@ -30,3 +31,22 @@ def tiny_settings(**changes: object) -> TrainSettings:
         model=replace(settings.model, encoder_name="resnet10-w16", head_hidden=16, head_dim=8),
     )
     return replace(settings, **changes)  # type: ignore[arg-type]
+
+
+def scale_of(settings: TrainSettings, name: str) -> Scale:
+    """Return a scale of the bench at which every method is trained by about these settings."""
+    contrast = replace(settings, objective="supclr")
+    return Scale(
+        name,
+        "a toy",
+        {
+            "mcl": settings,
+            "cross-entropy": replace(settings, objective="cross-entropy", rotations="none"),
+            "supclr": replace(contrast, rotations="none"),
+            "csi": contrast,
+            "default": replace(settings, class_weight=1.0),
+        },
+        settings,
+        settings,
+        settings.model.encoder_name,
+    )
