@@ -62,6 +62,23 @@ def test_each_class_gets_a_threshold_of_its_own_where_it_has_enough_images(
     assert "anomalous (score above the threshold of the class)" in complained
 
 
+def test_a_detector_learns_how_many_views_it_needs_and_scores_by_them(
+    run_oddone: Run, run: Path, tmp_path: Path
+) -> None:
+    source = tiny_source(images=420, seed=9)
+    np.save(tmp_path / "many.npy", source.images.transpose(0, 2, 3, 1))
+    many = f"arrays:{tmp_path / 'many.npy'}"
+    code, printed, complained = run_oddone("calibrate", str(run), many, "--adaptive")
+    assert (code, complained) == (0, "")
+    assert "; new images are scored by 2 to 8 views, as needed\n" in printed
+    assert len(Detector.load(run / "detector.oddone").stages) == 4
+    code, printed, _ = run_oddone("score", str(run), many, "--out", str(tmp_path / "a.csv"))
+    assert code == 0
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 421
+    code, _, _ = run_oddone("calibrate", str(run), many)
+    assert Detector.load(run / "detector.oddone").stages == ()
+
+
 def test_too_few_images_for_a_threshold_of_each_class_are_told(
     run_oddone: Run, run: Path, tmp_path: Path
 ) -> None:
@@ -120,6 +137,7 @@ def test_images_that_were_trained_on_are_refused(
     [
         ("RUN NORMAL --false-alarms 5", "false_alarms=5: choose a share above 0 and below 1"),
         ("RUN nowhere", "'nowhere' does not exist"),
+        ("RUN NORMAL --adaptive", "150 images are too few to learn how many views a verdict needs"),
         ("RUN/nowhere/old.oddone NORMAL", "nowhere/old.oddone"),
         ("RUN/.. NORMAL", "holds no detector.oddone; name the file"),
         ("RUN NORMAL --out RUN", "name a file in a folder that exists"),

@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ArtifactError, match="a.oddone cannot be written: No space left"):
+    with pytest.raises(ArtifactError, match="a.oddone cannot be written: No space left .*; make"):
         replace(detector, fuse=nearest).save(path)
     assert Detector.load(path).fuse is harmonic
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.oddone"]
@@ -431,7 +431,7 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("image_size", 16.5), "image_size is 16.5: Expected `int`"),
         (without("data_fingerprint"), "data_fingerprint"),
         (with_entry("views", "rotations"), "views is 'rotations': Expected `object`"),
-        (with_entry("views.poses", [0]), "give both for each view"),
+        (with_entry("views.poses", [0]), "give all for each view"),
         (with_entry("views.poses", [1, 0, 2, 3, 0, 1, 2, 3]), "the image as it is first"),
         (with_entry("views.poses", [0, 1, 2, 9, 0, 1, 2, 9]), "without gaps"),
         (with_entry("views.mirrored", [0] * 8), "Expected `bool`, got `int`"),
@@ -450,6 +450,9 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("false_alarms", 2.0), "36 scores and false_alarms=2 are no calibration"),
         (with_entry("false_alarms", float("nan")), "false_alarms=nan are no calibration"),
         (with_entry("false_alarms", "all"), "false_alarms is 'all': Expected `float | null`"),
+        (with_entry("stages", [[[0], 1.0, 0.0, 1.0]]), "stages is .*Expected `array`"),
+        (with_entry("stages", [[[0, 9], 1.0, 0.0, 1.0, 1.0]]), r"views \[\[0, 9\]\] do not go"),
+        (with_entry("stages", [[[0], float("nan"), 0.0, 1.0, 1.0]]), "not all are numbers"),
         (without("calibration.scores"), "there is no calibration.scores"),
         (with_tensor("calibration.scores", lambda s: s[:0]), "0 scores and .* no calibration"),
         (with_tensor("calibration.scores", lambda s: s.flip(0)), "are no calibration"),

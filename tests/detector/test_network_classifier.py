@@ -10,11 +10,14 @@ import torch
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings
 from oddone.detector.probe import NetworkClassifier
+from oddone.detector.rules import StandardisedRule
 from oddone.encoders import TrainedNetwork
 from oddone.errors import ArtifactError, SettingsError
 from oddone.training.initialise import initial_network
-from oddone.transforms import image_and_mirror, rotations_and_mirrors
+from oddone.transforms import ViewSet, moved_and_mirrored, rotations_and_mirrors
 from runs import tiny_settings, tiny_source
+
+UPRIGHT = ViewSet("upright", (0, 0), (False, True))
 
 
 def trained(source: ImageSet, **changes: object) -> TrainedNetwork:
@@ -26,7 +29,7 @@ def trained(source: ImageSet, **changes: object) -> TrainedNetwork:
     )
 
 
-def by_energy(source: ImageSet) -> TrainedNetwork:
+def by_itself(source: ImageSet) -> TrainedNetwork:
     return trained(source, objective="cross-entropy", rotations="none")
 
 
@@ -39,22 +42,27 @@ def source() -> ImageSet:
     return tiny_source(images=90)
 
 
-def own_logits(network: TrainedNetwork, images: np.ndarray) -> torch.Tensor:
-    """Return the logits of the images and of their mirror images."""
-    rows = torch.from_numpy(images).float() / 255
+def own_logits(network: TrainedNetwork, images: np.ndarray, views: ViewSet) -> torch.Tensor:
+    """Return the logits of the views."""
+    rows = views(torch.from_numpy(images)).float() / 255
     assert network.network.classifier is not None
     with torch.no_grad():
         return torch.stack(
-            [network.network.classifier(network.network(v).features) for v in (rows, rows.flip(3))]
+            [network.network.classifier(network.network(view).features) for view in rows]
         )
 
 
-def test_a_classifier_trained_alone_scores_by_its_own_energy(source: ImageSet) -> None:
-    network = by_energy(source)
+def test_a_classifier_trained_alone_scores_by_its_own_energy_and_its_features(
+    source: ImageSet,
+) -> None:
+    network = by_itself(source)
     detector = Detector.fit(network, source)
-    assert detector.embedder.views == image_and_mirror
-    assert [rule.rule for rule in detector.rules] == ["energy"]
-    verdicts, logits = detector(source.images), own_logits(network, source.images)
+    assert detector.embedder.views == moved_and_mirrored
+    assert [rule.rule for rule in detector.rules] == ["distance", "energy"]
+    assert detector.space == "features"
+    alone = replace(detector, rules=(StandardisedRule("energy"),))
+    verdicts = alone(source.images)
+    logits = own_logits(network, source.images, moved_and_mirrored)
     torch.testing.assert_close(
         verdicts.scores, -logits.logsumexp(dim=2).mean(dim=0), rtol=1e-4, atol=1e-5
     )
@@ -64,21 +72,37 @@ def test_a_classifier_trained_alone_scores_by_its_own_energy(source: ImageSet) -
     assert torch.equal(verdicts.labels, expected.argmax(dim=1))
 
 
-def test_a_classifier_beside_mcl_sees_upright_views_and_adds_its_energy(source: ImageSet) -> None:
+def test_a_classifier_beside_mcl_labels_upright_views_and_leaves_the_score_to_mcl(
+    source: ImageSet,
+) -> None:
     network = beside_mcl(source)
     assert network.network.pose_classifier is None
     detector = Detector.fit(network, source)
     assert detector.embedder.views == rotations_and_mirrors
-    assert [rule.rule for rule in detector.rules] == ["distance", "energy"]
-    energy = -own_logits(network, source.images).logsumexp(dim=2).mean(dim=0)
+    verdicts, logits = detector(source.images), own_logits(network, source.images, UPRIGHT)
+    distance = Detector.fit(network, source, DetectorSettings())(source.images).scores
+    torch.testing.assert_close(verdicts.scores, distance, rtol=1e-4, atol=1e-4)
+    likely = logits.log_softmax(dim=2).mean(dim=0)
+    assert torch.equal(verdicts.labels, likely.argmax(dim=1))
+
+
+def test_a_distance_and_an_energy_are_summed(source: ImageSet) -> None:
+    network = beside_mcl(source)
+    both = DetectorSettings(
+        classifier="network", rules=(StandardisedRule("distance"), StandardisedRule("energy"))
+    )
+    energy = -own_logits(network, source.images, UPRIGHT).logsumexp(dim=2).mean(dim=0)
     distance = Detector.fit(network, source, DetectorSettings())(source.images).scores
     torch.testing.assert_close(
-        detector(source.images).scores, distance + energy, rtol=1e-4, atol=1e-4
+        Detector.fit(network, source, both)(source.images).scores,
+        distance + energy,
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
 def test_rules_count_alike_in_deviations_of_normal_images(source: ImageSet) -> None:
-    detector = Detector.fit(beside_mcl(source), source)
+    detector = Detector.fit(by_itself(source), source)
     some = np.arange(30)
     standard = detector.standardise(source, indices=some)
     for place, rule in enumerate(detector.rules):
@@ -94,7 +118,7 @@ def test_rules_count_alike_in_deviations_of_normal_images(source: ImageSet) -> N
     assert calibrated.standardise(source).calibration is None
 
 
-@pytest.mark.parametrize("make", [by_energy, beside_mcl])
+@pytest.mark.parametrize("make", [by_itself, beside_mcl])
 def test_a_file_holds_that_labels_are_the_networks(
     source: ImageSet, tmp_path: Path, make: type
 ) -> None:

@@ -17,12 +17,19 @@ from oddone.detector import Calibration, Detector, Explanation
 from oddone.errors import SettingsError
 from oddone.report import draw_explanation, save_figure
 from oddone.report.style import ANOMALOUS, NORMAL, UNKNOWN, shorten
-from oddone.transforms import ViewSet, one_view, rotations, rotations_and_mirrors
+from oddone.transforms import (
+    ViewSet,
+    moved_and_mirrored,
+    one_view,
+    rotations,
+    rotations_and_mirrors,
+)
 from oddone.wording import describe_neighbour, describe_verdict, format_score
 from runs import tiny_source
 from small_detector import fitted
 
 ROTATED = ["rotated 90°", "rotated 180°", "rotated 270°"]
+MOVED = ["moved +1", "mirrored +1", "moved -1", "mirrored -1"]
 MIRRORED = ["mirrored 90°", "mirrored 180°", "mirrored 270°"]
 
 
@@ -152,6 +159,7 @@ def test_small_images_are_enlarged_without_blur(image: np.ndarray, normal: Figur
     ("views", "names"),
     [
         (one_view, ["as it is"]),
+        (moved_and_mirrored, ["as it is", "mirrored", *MOVED, "together"]),
         (rotations, ["as it is", *ROTATED, "together"]),
         (rotations_and_mirrors, ["as it is", *ROTATED, "mirrored", *MIRRORED, "together"]),
     ],

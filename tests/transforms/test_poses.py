@@ -2,18 +2,20 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from oddone.errors import DataError, SettingsError
 from oddone.transforms import (
     ViewSet,
     mirror,
+    moved_and_mirrored,
     one_view,
     random_mirror,
     rotate,
     rotations,
     rotations_and_mirrors,
 )
+from oddone.transforms.poses import move
 
 POSES = torch.tensor([0, 1, 2, 3, 3, 1, 0, 2])
 
@@ -146,21 +148,52 @@ def test_no_images_have_views_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("poses", "mirrored"),
+    ("poses", "mirrored", "shifts"),
     [
-        ((), ()),
-        ((0, 1), (False,)),
-        ((1, 0), (False, False)),
-        ((0,), (True,)),
-        ((0, 2), (False, False)),
-        ((0, 1), (False, True)),
+        ((), (), ()),
+        ((0, 1), (False,), ()),
+        ((1, 0), (False, False), ()),
+        ((0,), (True,), ()),
+        ((0, 2), (False, False), ()),
+        ((0, 1), (False, True), ()),
+        ((0,), (False,), (1,)),
+        ((0, 1), (False, False), (0, 1)),
+        ((0, 0), (False, True), (0,)),
     ],
 )
 def test_views_begin_with_the_image_and_leave_no_pose_out(
-    poses: tuple[int, ...], mirrored: tuple[bool, ...]
+    poses: tuple[int, ...], mirrored: tuple[bool, ...], shifts: tuple[int, ...]
 ) -> None:
     with pytest.raises(SettingsError, match="views 'mine' with poses=.*the image as it is first"):
-        ViewSet("mine", poses, mirrored)
+        ViewSet("mine", poses, mirrored, shifts)
+
+
+@pytest.mark.parametrize("pixels", [-3, -1, 0, 2])
+def test_images_are_moved_down_and_right_with_a_mirror_at_their_edge(pixels: int) -> None:
+    images = some_images(height=5)
+    padded = nn.functional.pad(images, (4, 4, 4, 4), mode="reflect")
+    start, (height, width) = 4 - pixels, images.shape[2:]
+    expected = padded[:, :, start : start + height, start : start + width]
+    assert torch.equal(move(images, pixels), expected)
+    as_bytes = (images * 255).byte()
+    assert torch.equal(move(as_bytes, pixels), (move(images, pixels) * 255).byte())
+
+
+def test_an_image_is_not_moved_out_of_itself() -> None:
+    with pytest.raises(DataError, match="5 x 6 pixels cannot be moved by -5"):
+        move(some_images(height=5), -5)
+
+
+def test_moved_and_mirrored_are_three_places_of_the_image_and_of_its_mirror() -> None:
+    images = some_images()
+    views = moved_and_mirrored(images)
+    for mirrored, source in enumerate((images, images.flip(3))):
+        expected = torch.stack([source, move(source, 1), move(source, -1)])
+        assert torch.equal(views[mirrored::2], expected)
+    assert moved_and_mirrored.unmirrored == (0,)
+    assert moved_and_mirrored.without_changes().poses == (0,)
+    assert rotations_and_mirrors.without_changes().poses == rotations.poses
+    assert moved_and_mirrored.n_poses == 1
 
 
 def test_views_of_ones_own_are_made_as_they_are_described() -> None:

@@ -1,7 +1,7 @@
 """`oddone calibrate`: set a detector's threshold with normal images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -10,6 +10,9 @@ from oddone.cli.out_file import check_out_file
 from oddone.cli.terminal import describe_threshold, progress_with_warnings, say
 from oddone.errors import DataError
 from oddone.files import DETECTOR_NAME, file_or_in_run
+
+if TYPE_CHECKING:
+    from oddone.detector import Detector
 
 app = App(name="calibrate")
 
@@ -22,13 +25,14 @@ def calibrate(
     *,
     false_alarms: float = 0.05,
     per_class: Annotated[bool, Parameter(negative=())] = False,
+    adaptive: Annotated[bool, Parameter(negative=())] = False,
     out: Path | None = None,
     sha256: str | None = None,
 ) -> None:
     """Set the threshold above which images are anomalous, with images that are normal and new.
 
     Examples: `oddone calibrate run fashion:known#test --false-alarms 0.01`,
-    `oddone calibrate run photos/ --per-class`.
+    `oddone calibrate run photos/ --per-class`, `oddone calibrate run photos/ --adaptive`.
 
     Parameters
     ----------
@@ -42,6 +46,9 @@ def calibrate(
     per_class
         Set a threshold for each predicted class, where it has enough of the images to promise that
         share: 19 for 0.05. Then false alarms are as rare in each of these classes.
+    adaptive
+        Judge new images by only as many views as their verdict needs, which is faster. It takes 399
+        images at least to learn when to stop; without this, all views are looked at again.
     out
         The file for the calibrated detector; it replaces the old one unless set.
     sha256
@@ -58,8 +65,20 @@ def calibrate(
         )
     with progress_with_warnings() as progress:
         after = before.calibrate(
-            images, false_alarms=false_alarms, per_class=per_class, progress=progress
+            images,
+            false_alarms=false_alarms,
+            per_class=per_class,
+            adaptive=adaptive,
+            progress=progress,
         )
     file = file_or_in_run(detector, DETECTOR_NAME) if out is None else out
     after.save(file)
-    say(f"the detector is {file}; {describe_threshold(after)}")
+    say(f"the detector is {file}; {describe_threshold(after)}{_describe_stages(after)}")
+
+
+def _describe_stages(detector: "Detector") -> str:
+    """Return in words how many views are looked at, where that depends on the image."""
+    if not detector.stages:
+        return ""
+    fewest, views = len(detector.stages[0].views), len(detector.embedder.views)
+    return f"; new images are scored by {fewest} to {views} views, as needed"

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from oddone import __version__
 from oddone.density import Gaussians
+from oddone.detector.adaptive import ViewStage, check_stages
 from oddone.detector.calibration import Calibration
 from oddone.detector.probe import LinearProbe, NetworkClassifier
 from oddone.detector.references import References
@@ -45,6 +46,7 @@ class DetectorParts(NamedTuple):
     references: References
     rules: tuple[StandardisedRule, ...]
     calibration: Calibration | None
+    stages: tuple[ViewStage, ...]
     provenance: Mapping[str, Any]
 
 
@@ -56,7 +58,9 @@ def save_parts(path: Path | str, parts: DetectorParts) -> None:
     try:
         write_tensors(Path(path), tensors, header)
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be written: {error.strerror}") from error
+        raise ArtifactError(
+            f"{path} cannot be written: {error.strerror}; make room there, or choose another place"
+        ) from error
 
 
 def load_parts(
@@ -79,6 +83,8 @@ def load_parts(
     try:
         has_classifier = header.network_classifier or "probe.weight" in file.tensors
         check_rules(header.rules, has_classifier=has_classifier)
+        calibrated = header.false_alarms is not None
+        check_stages(header.stages, header.views, calibrated=calibrated)
     except SettingsError as error:
         raise file.inconsistent(str(error)) from error
     embedder = ViewEmbedder(trained, header.views)
@@ -91,6 +97,7 @@ def load_parts(
         _references(file, embedder, header.paths),
         header.rules,
         _calibration(file, embedder, header.false_alarms),
+        header.stages,
         header.provenance,
     )
     unused = sorted(file.tensors.keys() - _tensors(parts).keys())
@@ -110,6 +117,7 @@ class DetectorHeader:
     paths: tuple[str, ...]
     provenance: dict[str, Any]
     false_alarms: float | None = None
+    stages: tuple[ViewStage, ...] = ()
     network_classifier: bool = False
     """Whether the classifier that was trained with the network gives the labels."""
 
@@ -123,6 +131,7 @@ def _header(parts: DetectorParts) -> dict[str, Any]:
         paths=parts.references.paths,
         provenance=dict(parts.provenance),
         false_alarms=None if parts.calibration is None else parts.calibration.false_alarms,
+        stages=parts.stages,
         network_classifier=isinstance(parts.classifier, NetworkClassifier),
     )
     about = {"kind": KIND, "format": FORMAT, "oddone": __version__}

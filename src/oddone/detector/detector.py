@@ -15,6 +15,14 @@ from torch import Tensor, nn
 from oddone.data import ImageSet, load
 from oddone.data.stream import Source
 from oddone.density import Gaussians
+from oddone.detector.adaptive import (
+    PartialVerdicts,
+    ViewStage,
+    all_stages,
+    check_stages,
+    learn_stages,
+    possible_stages,
+)
 from oddone.detector.artifact import DetectorParts, load_parts, save_parts
 from oddone.detector.calibration import Calibration
 from oddone.detector.fitting import (
@@ -26,18 +34,13 @@ from oddone.detector.fitting import (
     training_indices,
 )
 from oddone.detector.inputs import Images, to_batch
-from oddone.detector.probe import (
-    LinearProbe,
-    NetworkClassifier,
-    class_probabilities,
-    view_logits,
-)
+from oddone.detector.measured_views import MeasuredViews
+from oddone.detector.probe import LinearProbe, NetworkClassifier, view_logits
 from oddone.detector.references import Neighbour, References
 from oddone.detector.rules import (
     Rule,
     StandardisedRule,
     check_rules,
-    energy_scores,
     neighbour_scores,
     standardised,
     sum_of_rules,
@@ -45,7 +48,7 @@ from oddone.detector.rules import (
 )
 from oddone.detector.settings import DetectorSettings
 from oddone.detector.summary import summary
-from oddone.detector.view_embedder import EmbeddedViews, Pixels, Space, ViewEmbedder
+from oddone.detector.view_embedder import Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import SettingsError, SettingsWarning
@@ -53,7 +56,7 @@ from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.fusion import Fuse, PerView
 from oddone.progress import Progress, described
 from oddone.rng import stream
-from oddone.scoring import ImageBatch, ProcessedBatch, process_batches, score_images
+from oddone.scoring import ImageBatch, ProcessedBatch, process_batches
 from oddone.transforms import one_view
 from oddone.verdicts import Verdict, Verdicts
 
@@ -95,6 +98,14 @@ class _Measured(NamedTuple):
     """Of the images as they are, to find neighbours by."""
 
 
+class _Decided(NamedTuple):
+    """What was decided about some images."""
+
+    verdicts: Verdicts
+    embeddings: Float[Tensor, "images head_dim"]
+    """Of the images as they are, to find neighbours by."""
+
+
 @dataclass(frozen=True, eq=False)
 class Detector:
     """A classifier that knows when it is looking at something it has never seen.
@@ -126,11 +137,14 @@ class Detector:
     """What becomes the anomaly score; the paper's is the distance alone."""
     calibration: Calibration | None = None
     """What gives the threshold and p-values; None: images are scored, not decided about."""
+    stages: tuple[ViewStage, ...] = ()
+    """After how many views an image may be decided (adaptive SEI); empty: after all of them."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Where the detector comes from: versions, command, data."""
 
     def __post_init__(self) -> None:
         check_rules(self.rules, has_classifier=self.classifier is not None)
+        check_stages(self.stages, self.embedder.views, calibrated=self.calibration is not None)
 
     @staticmethod
     def fit(
@@ -202,6 +216,7 @@ class Detector:
                 self.references,
                 self.rules,
                 self.calibration,
+                self.stages,
                 self.provenance,
             ),
         )
@@ -243,7 +258,7 @@ class Detector:
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
-        return self.embedder.batch_size
+        return self.embedder.rows_at_once if self.stages else self.embedder.batch_size
 
     @property
     def threshold(self) -> float | None:
@@ -290,7 +305,7 @@ class Detector:
             encoder's size: [images, 3, size, size], uint8 or floats from 0 to 1.
 
         """
-        return self._verdicts(self._measure(images))
+        return self._decide(images).verdicts
 
     def calibrate(
         self,
@@ -298,6 +313,7 @@ class Detector:
         *,
         false_alarms: float = 0.05,
         per_class: bool = False,
+        adaptive: bool = False,
         indices: Int[np.ndarray, " some"] | None = None,
         progress: Progress | None = None,
     ) -> "Detector":
@@ -312,22 +328,36 @@ class Detector:
         per_class
             Whether each predicted class has a threshold of its own, where it has enough images to
             promise that share: 19 for one in twenty.
+        adaptive
+            Whether images are from now on scored by only as many views as their verdict needs;
+            it takes 399 images to learn that. `explain` still shows all views.
         indices
             Which of the images to calibrate with; all by default.
         progress
             Called with how many images are done.
 
         """
-        source = _loaded(source, self.image_size)
-        verdicts = score_images(
-            self,
+        source, added = _loaded(source, self.image_size), []
+        if adaptive:
+            upright_first = isinstance(self.classifier, NetworkClassifier)
+            added = possible_stages(self.embedder.views, upright_first=upright_first)
+        batches = process_batches(
+            lambda images: self._partial_verdicts(images, added),
             source,
+            size=self.image_size,
+            batch_size=self.embedder.batch_size,
             indices=checked_indices(source, indices),
-            progress=progress,
-            description="calibrating",
+            progress=described(progress, "calibrating"),
         )
-        labels = verdicts.labels if per_class else None
-        return replace(self, calibration=Calibration.of(verdicts.scores, false_alarms, labels))
+        results = [batch.result for batch in batches if batch.result is not None]
+        nothing = [PartialVerdicts.nothing()] * (len(added) + 1)  # where no image could be read
+        by_stage = [
+            PartialVerdicts.concatenate(parts) for parts in zip(nothing, *results, strict=True)
+        ]
+        full = by_stage[-1]
+        calibration = Calibration.of(full.scores, false_alarms, full.labels if per_class else None)
+        stages = learn_stages(added, by_stage, calibration)
+        return replace(self, calibration=calibration, stages=stages)
 
     def standardise(
         self,
@@ -361,10 +391,12 @@ class Detector:
         )
         scores = _joined([batch.result for batch in batches if batch.result is not None])
         rules = tuple(standardised(rule.rule, scores[rule.rule]) for rule in self.rules)
-        return replace(self, rules=rules, calibration=None)
+        return replace(self, rules=rules, calibration=None, stages=())
 
     def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
         """Return for each image its distance per view and class, and similar training images.
+
+        The verdict is that of all views, also where the detector needs fewer by itself.
 
         Parameters
         ----------
@@ -408,11 +440,13 @@ class Detector:
 
         """
 
-        def explain(images: ImageBatch) -> list[Explanation]:
-            return self.explain(images, neighbours)
+        def decide(images: ImageBatch) -> list[tuple[Verdict, tuple[Neighbour, ...]]]:
+            decided = self._decide(images)
+            nearest = self.references.nearest(decided.embeddings, neighbours)
+            return list(zip(decided.verdicts, nearest, strict=True))
 
         batches = process_batches(
-            explain,
+            decide,
             source,
             size=self.image_size,
             batch_size=self.batch_size if batch_size is None else batch_size,
@@ -420,13 +454,15 @@ class Detector:
         )
         return (scored for batch in batches for scored in self._scored(batch))
 
-    def _scored(self, batch: ProcessedBatch[list[Explanation]]) -> Iterator[ScoredImage]:
-        explanations = iter(batch.result or ())
+    def _scored(
+        self, batch: ProcessedBatch[list[tuple[Verdict, tuple[Neighbour, ...]]]]
+    ) -> Iterator[ScoredImage]:
+        decided = iter(batch.result or ())
         for picture in batch.pictures:
             if picture.image is None:
                 yield ScoredImage(picture.path, None, None, picture.reason)
                 continue
-            verdict, _, neighbours = next(explanations)
+            verdict, neighbours = next(decided)
             if not math.isfinite(verdict.score):
                 reason = f"its score is {verdict.score}, which is no number; fit the detector anew"
                 yield ScoredImage(picture.path, None, None, reason)
@@ -435,20 +471,75 @@ class Detector:
             yield ScoredImage(picture.path, verdict, name, None, neighbours)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
-        scores, calibration = sum_of_rules(measured.rule_scores, self.rules), self.calibration
-        labels = measured.probabilities.argmax(dim=1)
+        scores = sum_of_rules(measured.rule_scores, self.rules)
+        return self._to_verdicts(scores, measured.probabilities)
+
+    def _to_verdicts(
+        self, scores: Float[Tensor, " images"], probabilities: Float[Tensor, "images classes"]
+    ) -> Verdicts:
+        labels, calibration = probabilities.argmax(dim=1), self.calibration
         return Verdicts(
             scores,
             labels,
             anomalous=None if calibration is None else calibration.anomalous(scores, labels),
             p_values=None if calibration is None else calibration.p_values(scores, labels),
-            probabilities=measured.probabilities,
+            probabilities=probabilities,
         )
 
+    def _decide(self, images: Images) -> _Decided:
+        """Return the verdicts by as many views as they need."""
+        if not self.stages:
+            measured = self._measure(images)
+            return _Decided(self._verdicts(measured), measured.embeddings)
+        batch = self._batch(images)
+        passes = batch.split(self.embedder.images_per_staged_pass(len(batch)))
+        parts = map_in_threads(self._measure_as_needed, passes, self.embedder.device)
+        scores, probabilities, embeddings = (torch.cat(each) for each in zip(*parts, strict=True))
+        return _Decided(self._to_verdicts(scores, probabilities), embeddings)
+
+    @torch.no_grad()
+    def _measure_as_needed(self, images: Pixels) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores, probabilities and embeddings, by as many views as each image needs."""
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
+        scores = torch.empty(len(images))
+        probabilities = torch.empty(len(images), len(self.classes))
+        embeddings: list[Tensor] = []
+        undecided, views = torch.arange(len(images)), None
+        for stage in all_stages(self.stages, self.embedder.views):
+            views = self._measure_views(images[undecided], stage.views, views)
+            embeddings.append(views.embeddings)
+            likely = views.probabilities(self.fuse).cpu()
+            expected = stage.expected(PartialVerdicts.of(self._sum_of_rules(views), likely))
+            scores[undecided], probabilities[undecided] = expected.scores.float(), likely
+            still_open = (~stage.decided(expected, thresholds)).nonzero()[:, 0]
+            undecided, views = undecided[still_open], views.of_images(still_open)
+            if len(undecided) == 0:
+                break
+        return scores, probabilities, embeddings[0]
+
+    def _partial_verdicts(
+        self, images: ImageBatch, added: Sequence[tuple[int, ...]]
+    ) -> list[PartialVerdicts]:
+        """Return what is thought of images after these views each, and at last after all."""
+        stages = [ViewStage(views, 1.0, 0.0, 0.0, 0.0) for views in added]
+
+        @torch.no_grad()
+        def measure_in_stages(batch: Pixels) -> list[PartialVerdicts]:
+            partial, views = [], None
+            for stage in all_stages(stages, self.embedder.views):
+                views = self._measure_views(batch, stage.views, views)
+                partial.append(
+                    PartialVerdicts.of(self._sum_of_rules(views), views.probabilities(self.fuse))
+                )
+            return partial
+
+        passes = images.split(self.embedder.images_per_pass)
+        parts = map_in_threads(measure_in_stages, passes, self.embedder.device)
+        return [PartialVerdicts.concatenate(stage) for stage in zip(*parts, strict=True)]
+
     def _measure(self, images: Images) -> _Measured:
-        batch = to_batch(images, self.image_size)
-        self.embedder.check(batch)
-        passes = batch.split(self.embedder.images_per_pass)
+        """Return what all views of any number of images say."""
+        passes = self._batch(images).split(self.embedder.images_per_pass)
         parts = map_in_threads(self._measure_batch, passes, self.embedder.device)
         return _Measured(
             _joined([part.rule_scores for part in parts]),
@@ -457,40 +548,39 @@ class Detector:
             torch.cat([part.embeddings for part in parts]),
         )
 
+    def _batch(self, images: Images) -> Pixels:
+        batch = to_batch(images, self.image_size)
+        self.embedder.check(batch)
+        return batch
+
     @torch.no_grad()
     def _measure_batch(self, images: Pixels) -> _Measured:
-        embedded = self.embedder(images)
-        compared = embedded.in_space(self.space)
-        distances = view_distances(self.gaussians, compared, self.embedder.poses)
+        views = self._measure_views(images, range(len(self.embedder.views)))
         return _Measured(
-            self._rule_scores(embedded, distances),
-            distances,
-            self._probabilities(embedded, distances),
-            embedded.embeddings[0],
+            views.rule_scores(self.rules, self.fuse),
+            views.distances,
+            views.probabilities(self.fuse),
+            views.embeddings,
         )
 
-    def _rule_scores(
-        self, embedded: EmbeddedViews, distances: PerView
-    ) -> dict[Rule, Float[Tensor, " images"]]:
-        scores: dict[Rule, Tensor] = {}
-        for rule, _, _ in self.rules:
-            if rule == "distance":
-                scores[rule] = self.fuse(distances).amin(dim=1)
-            elif rule == "neighbours":
-                scores[rule] = neighbour_scores(self.references.embeddings, embedded.embeddings[0])
-            elif self.classifier is not None:
-                scores[rule] = energy_scores(
-                    view_logits(self.classifier, embedded, self.embedder.poses)
-                )
-        return scores
-
-    def _probabilities(
-        self, embedded: EmbeddedViews, distances: PerView
-    ) -> Float[Tensor, "images classes"]:
+    def _measure_views(
+        self, images: Pixels, numbers: Sequence[int], seen: MeasuredViews | None = None
+    ) -> MeasuredViews:
+        """Return what is measured of the views of these numbers, after those already seen."""
+        embedded, poses = self.embedder(images, numbers), self.embedder.poses[list(numbers)]
+        distances = view_distances(self.gaussians, embedded.in_space(self.space), poses)
+        logits = None
         if self.classifier is not None:
-            return class_probabilities(view_logits(self.classifier, embedded, self.embedder.poses))
-        # Those of Gaussians of equal volume; the nearest class is the likeliest.
-        return (-self.fuse(distances).square() / 2).softmax(dim=1)
+            logits = view_logits(self.classifier, embedded, poses)
+        if seen is not None:
+            return seen.with_views(distances, logits)
+        upright, neighbours = embedded.embeddings[0], None
+        if any(rule.rule == "neighbours" for rule in self.rules):
+            neighbours = neighbour_scores(self.references.embeddings, upright)
+        return MeasuredViews(distances, logits, upright, neighbours)
+
+    def _sum_of_rules(self, views: MeasuredViews) -> Float[Tensor, " images"]:
+        return sum_of_rules(views.rule_scores(self.rules, self.fuse), self.rules)
 
 
 def _fitted(
@@ -501,10 +591,13 @@ def _fitted(
     progress: Progress | None,
 ) -> Detector:
     """Return the detector that is learned from the images of these indices."""
-    labels, views = source.labels[indices], settings.views
+    labels, with_probe = source.labels[indices], settings.classifier == "linear"
+    # Only the probe is fitted on mirrored and moved images too.
+    views = settings.views if with_probe else settings.views.without_changes()
+    shown = replace(embedder, views=views)
 
     def embed(images: ImageBatch) -> dict[str, PosedEmbeddings]:
-        embedded = embedder.embed(images)
+        embedded = shown.embed(images)
         return {
             "gaussians": PosedEmbeddings.unmirrored(embedded.in_space(settings.space), views),
             "probe": PosedEmbeddings(embedded.features, views.poses),
@@ -522,7 +615,7 @@ def _fitted(
         source,
         indices,
         moments_of=["gaussians"],
-        samples_of={"references": referred, "probe": probed},
+        samples_of={"references": referred, **({"probe": probed} if with_probe else {})},
         progress=progress,
     )
     gaussians = Gaussians.fit(
@@ -535,7 +628,7 @@ def _fitted(
     classifier: LinearProbe | NetworkClassifier | None = None
     if settings.classifier == "network":
         classifier = NetworkClassifier()
-    elif settings.classifier == "linear":
+    elif with_probe:
         probed_labels = torch.from_numpy(labels[probed])
         features = statistics.samples["probe"]
         probe = LinearProbe.fit(features, views, probed_labels, len(trained.classes))

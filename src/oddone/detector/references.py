@@ -62,6 +62,8 @@ class References:
         """Return for each image its most similar references, the most similar first."""
         if count < 0:
             raise SettingsError(f"neighbours={count}: choose 0 or more")
+        if count == 0:
+            return [()] * len(embeddings)
         similarity = embeddings.float().cpu() @ self.embeddings.float().mT
         best = similarity.clamp(-1, 1).topk(min(count, len(self)), dim=1)
         return [

@@ -9,7 +9,7 @@ from oddone.detector.view_embedder import Space
 from oddone.encoders import TrainedNetwork
 from oddone.errors import SettingsError, check_numbers
 from oddone.fusion import Fuse, harmonic
-from oddone.transforms import ViewSet, image_and_mirror, one_view, rotations_and_mirrors
+from oddone.transforms import ViewSet, moved_and_mirrored, one_view, rotations_and_mirrors
 
 Classifier = Literal["linear", "network", "nearest"]
 
@@ -61,14 +61,15 @@ class DetectorSettings:
         """Return settings for what a network was trained to do.
 
         Poses help only where it has learned to tell them apart. A classifier that was trained alone
-        knows the unseen by its energy, one that was trained beside MCL by both. A network without
-        a head has only features. A head that was trained alone was not enough to learn poses well,
-        and has few images: one view, and one covariance for all.
+        knows the unseen by its energy and by the distance of its features, one beside MCL leaves
+        that to MCL's distance. A network without a head has only features. A head that was trained
+        alone was not enough to learn poses well, and has few images: one view, and one covariance
+        for all.
         """
         network, task = trained.network, trained.rotations == "task"
         if network.classifier is not None:
             beside_mcl = task and network.pose_classifier is None
-            return _BESIDE_MCL if beside_mcl else _BY_ENERGY
+            return _BESIDE_MCL if beside_mcl else _CLASSIFIER
         if trained.model.trained_part == "head":
             return DetectorSettings(views=one_view, tied=True)
         return DetectorSettings(
@@ -77,12 +78,11 @@ class DetectorSettings:
         )
 
 
-_BY_ENERGY = DetectorSettings(
-    views=image_and_mirror,
+_CLASSIFIER = DetectorSettings(
+    views=moved_and_mirrored,
     space="features",
+    tied=True,
     classifier="network",
-    rules=(StandardisedRule("energy"),),
+    rules=(StandardisedRule("distance"), StandardisedRule("energy")),
 )
-_BESIDE_MCL = DetectorSettings(
-    classifier="network", rules=(StandardisedRule("distance"), StandardisedRule("energy"))
-)
+_BESIDE_MCL = DetectorSettings(classifier="network")

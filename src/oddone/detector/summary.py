@@ -32,7 +32,8 @@ def _encoder(detector: "Detector") -> str:
     ours = encoder.__module__.startswith("oddone.")  # the settings know no name of a user's own
     name = trained.model.encoder_name if ours else encoder.__name__
     size, views = detector.image_size, len(detector.embedder.views)
-    return f"{name}, {size} x {size} pixels, {views} {'view' if views == 1 else 'views'}"
+    needed = " as needed" if detector.stages else ""
+    return f"{name}, {size} x {size} pixels, {views} {'view' if views == 1 else 'views'}{needed}"
 
 
 def _decision(detector: "Detector") -> str:

@@ -1,5 +1,6 @@
 """From images to the embeddings of their views: what fitting and scoring have in common."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -75,10 +76,10 @@ class ViewEmbedder:
     @property
     def batch_size(self) -> int:
         """How many images make a good batch."""
-        return max(1, self._rows_at_once // len(self.views))
+        return max(1, self.rows_at_once // len(self.views))
 
     @property
-    def _rows_at_once(self) -> int:
+    def rows_at_once(self) -> int:
         """How many views are in work at a time."""
         size = self.trained.image_size
         pixels = PIXELS_AT_ONCE if size <= LARGEST_SMALL_IMAGE else PIXELS_OF_LARGE_IMAGES_AT_ONCE
@@ -89,20 +90,31 @@ class ViewEmbedder:
         """How many images go through the network together: half, as two passes run at a time."""
         return max(1, self.batch_size // 2)
 
+    def images_per_staged_pass(self, n_images: int) -> int:
+        """Return how many of the images go together where each is shown few views first.
+
+        There are two passes at least, as two run at a time; the larger they are, the more is left
+        of them for later stages.
+        """
+        return max(1, min(self.rows_at_once // 4, (n_images + 1) // 2))
+
     def to(self, device: torch.device | str) -> "ViewEmbedder":
         """Return the embedder on another device; this one stays where it is."""
         return replace(self, trained=self.trained.to(device))
 
     @torch.no_grad()
-    def __call__(self, images: Pixels) -> EmbeddedViews:
-        """Return the embeddings of all views of a batch that is small enough for one pass."""
+    def __call__(self, images: Pixels, views: Sequence[int] | None = None) -> EmbeddedViews:
+        """Return the embeddings of the views of a batch that is small enough for one pass.
+
+        They are those of all views, or of the given numbers.
+        """
         self.check(images)
-        views = self.views(images.to(self.device))  # bytes are faster to move than floats
+        shown = self.views(images.to(self.device), views)  # bytes are faster to move than floats
         # All at once, but for images so large that the views of one are too many.
-        parts = views.flatten(0, 1).split(max(len(images), self._rows_at_once))
+        parts = shown.flatten(0, 1).split(max(len(images), self.rows_at_once))
         encoded = [self.network(_as_floats(part)) for part in parts]
         outputs, embeddings = (torch.cat(each).float() for each in zip(*encoded, strict=True))
-        classifier, shape = self.trained.network.classifier, views.shape[:2]
+        classifier, shape = self.trained.network.classifier, shown.shape[:2]
         return EmbeddedViews(
             normalize(outputs, dim=1).unflatten(0, shape),
             normalize(embeddings, dim=1).unflatten(0, shape),

@@ -80,13 +80,13 @@ def nearest_class(detector: Detector, explanation: Explanation) -> int:
 def _view_names(detector: Detector) -> list[str]:
     """Return what was done to an image for each of the detector's views."""
     views = detector.embedder.views
-    return [
-        _view_name(pose, mirrored=mirrored)
-        for pose, mirrored in zip(views.poses, views.mirrored, strict=True)
-    ]
+    changes = zip(views.poses, views.mirrored, views.moved, strict=True)
+    return [_view_name(pose, shift, mirrored=mirrored) for pose, mirrored, shift in changes]
 
 
-def _view_name(pose: int, *, mirrored: bool) -> str:
-    if pose == 0:
-        return "mirrored" if mirrored else "as it is"
-    return f"{'mirrored' if mirrored else 'rotated'} {90 * pose}°"
+def _view_name(pose: int, shift: int, *, mirrored: bool) -> str:
+    """Return a few words; names of mirrored views are short, as there is little room."""
+    turned, moved = f"{90 * pose}°" if pose else "", f"{shift:+d}" if shift else ""
+    if mirrored:
+        return f"mirrored {turned}{moved}".strip()
+    return f"rotated {turned}" if turned else f"moved {moved}" if moved else "as it is"

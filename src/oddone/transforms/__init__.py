@@ -8,11 +8,10 @@ from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
 from oddone.transforms.policy import AugmentSettings, CroppedViews, augment, colour, crop_views
 from oddone.transforms.poses import (
     POSES,
-    VIEW_SETS,
     Rotations,
     ViewSet,
-    image_and_mirror,
     mirror,
+    moved_and_mirrored,
     one_view,
     random_mirror,
     rotate,
@@ -22,7 +21,6 @@ from oddone.transforms.poses import (
 
 __all__ = [
     "POSES",
-    "VIEW_SETS",
     "AugmentSettings",
     "Boxes",
     "CroppedViews",
@@ -36,9 +34,9 @@ __all__ = [
     "crop_views",
     "draw_boxes",
     "grey",
-    "image_and_mirror",
     "jitter",
     "mirror",
+    "moved_and_mirrored",
     "one_view",
     "random_crop",
     "random_grey",

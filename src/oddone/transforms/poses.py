@@ -5,6 +5,7 @@ of the *source* image. For an image that is already rotated, that is the flip th
 its pose: left to right for poses 0 and 2, upside down for poses 1 and 3.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -83,9 +84,35 @@ def flip(
     return flipped
 
 
+def move(
+    images: Shaped[Tensor, "rows 3 height width"], pixels: int
+) -> Shaped[Tensor, "rows 3 height width"]:
+    """Return the images moved down and to the right; what comes in is the edge's mirror image."""
+    if pixels == 0:
+        return images
+    height, width = images.shape[2:]
+    if abs(pixels) >= min(height, width):
+        raise DataError(
+            f"images of {height} x {width} pixels cannot be moved by {pixels}; choose views that "
+            f"are moved less"
+        )
+    lines, columns = (
+        reflect(torch.arange(size, device=images.device) - pixels, size)
+        for size in images.shape[2:]
+    )
+    return images[:, :, lines][:, :, :, columns]
+
+
+def reflect(places: Int[Tensor, "*any"], pixels: int) -> Int[Tensor, "*any"]:
+    """Return places in a line of pixels; beyond either end, those that a mirror there shows."""
+    last = pixels - 1
+    inside: Tensor = last - (last - places.abs()).abs()
+    return inside
+
+
 @dataclass(frozen=True)
 class ViewSet:
-    """Which views of an image are looked at: some poses, each mirrored or not.
+    """Which views of an image are looked at: some poses, each mirrored or not, moved or not.
 
     Called with images, it makes the views. The first view is always the image as it is.
     """
@@ -95,16 +122,19 @@ class ViewSet:
     """The pose of each view; a mirrored view's is that of its rotation."""
     mirrored: tuple[bool, ...]
     """Whether each view shows the mirrored image."""
+    shifts: tuple[int, ...] = ()
+    """By how many pixels each view is moved down and to the right; empty: none is."""
 
     def __post_init__(self) -> None:
-        complete = len(self.poses) == len(self.mirrored) > 0
-        upright_first = complete and (self.poses[0], self.mirrored[0]) == (0, False)
-        unmirrored = {self.poses[view] for view in self.unmirrored} if complete else set()
-        if not upright_first or unmirrored != set(range(self.n_poses)) or self.n_poses > POSES:
+        complete = len(self.poses) == len(self.mirrored) == len(self.moved) > 0
+        plain = {self.poses[view] for view in self.unmirrored} if complete else set()
+        first = complete and (self.poses[0], self.unmirrored[:1]) == (0, (0,))
+        if not first or plain != set(range(self.n_poses)) or self.n_poses > POSES:
             raise SettingsError(
-                f"views {self.name!r} with poses={self.poses} and mirrored={self.mirrored}: give "
-                f"both for each view, the image as it is first (pose 0, not mirrored), and "
-                f"unmirrored poses from 0 to at most {POSES - 1} without gaps"
+                f"views {self.name!r} with poses={self.poses}, mirrored={self.mirrored} and "
+                f"shifts={self.shifts}: give all for each view, the image as it is first (pose 0, "
+                f"not mirrored, not moved), and such views of poses from 0 to at most {POSES - 1} "
+                f"without gaps"
             )
 
     def __len__(self) -> int:
@@ -112,8 +142,19 @@ class ViewSet:
 
     @property
     def unmirrored(self) -> tuple[int, ...]:
-        """Which of the views show the image as it is, in some pose."""
-        return tuple(view for view, mirrored in enumerate(self.mirrored) if not mirrored)
+        """Which of the views show the image as it is, in some pose: not moved either."""
+        changes = zip(self.mirrored, self.moved, strict=True)
+        return tuple(view for view, change in enumerate(changes) if not any(change))
+
+    def without_changes(self) -> "ViewSet":
+        """Return the views that show the image as it is, in some pose, and no others."""
+        poses = tuple(self.poses[view] for view in self.unmirrored)
+        return ViewSet(f"{self.name}, unchanged", poses, (False,) * len(poses))
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """By how many pixels each view is moved, also where none is."""
+        return self.shifts or (0,) * len(self.poses)
 
     @property
     def n_poses(self) -> int:
@@ -121,36 +162,39 @@ class ViewSet:
         return max(self.poses) + 1
 
     def __call__(
-        self, images: Shaped[Tensor, "images 3 height width"]
+        self, images: Shaped[Tensor, "images 3 height width"], views: Sequence[int] | None = None
     ) -> Shaped[Tensor, "views images 3 height width"]:
-        """Return the views of the images. Pixels are moved, not changed: floats or bytes."""
-        if len(self) == 1:
+        """Return the views of the images: all, or those of the given numbers.
+
+        Pixels are moved, not changed: floats or bytes.
+        """
+        numbers = range(len(self)) if views is None else views
+        chosen = [(self.poses[view], self.mirrored[view], self.moved[view]) for view in numbers]
+        if chosen == [(0, False, 0)]:
             return images[None]
-        if any(pose % 2 for pose in self.poses):
+        if any(pose % 2 for pose, _, _ in chosen):
             _check_square(images)
-        flipped = images.flip(3) if any(self.mirrored) else images
+        flipped = images.flip(3) if any(mirrored for _, mirrored, _ in chosen) else images
         return torch.stack(
             [
-                (flipped if mirrored else images).rot90(pose, dims=(2, 3))
-                for pose, mirrored in zip(self.poses, self.mirrored, strict=True)
+                move((flipped if mirrored else images).rot90(pose, dims=(2, 3)), shift)
+                for pose, mirrored, shift in chosen
             ]
         )
 
 
 one_view = ViewSet("one_view", (0,), (False,))
 """The image as it is."""
-image_and_mirror = ViewSet("image_and_mirror", (0, 0), (False, True))
-"""The image as it is, and mirrored."""
+moved_and_mirrored = ViewSet(
+    "moved_and_mirrored", (0,) * 6, 3 * (False, True), (0, 0, 1, 1, -1, -1)
+)
+"""The image as it is and its mirror image, then both moved by a pixel either way."""
 rotations = ViewSet("rotations", tuple(range(POSES)), (False,) * POSES)
 """The image in each of the four poses: 4-way SEI."""
 rotations_and_mirrors = ViewSet(
     "rotations_and_mirrors", 2 * tuple(range(POSES)), (False,) * POSES + (True,) * POSES
 )
 """The image in each of the four poses, then the mirrored image in each of them: 8-way SEI."""
-
-VIEW_SETS: dict[str, ViewSet] = {
-    views.name: views for views in (one_view, image_and_mirror, rotations, rotations_and_mirrors)
-}
 
 
 def check_poses(poses: Tensor, rows: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from oddone.transforms.poses import Flips
+from oddone.transforms.poses import Flips, reflect
 
 
 class Shifts(NamedTuple):
@@ -44,7 +44,5 @@ def _sources(
     shifts: Int[Tensor, " rows"], flipped: Bool[Tensor, " rows"], pixels: int
 ) -> Int[Tensor, "rows pixels"]:
     """Return which pixel of a line comes to each place."""
-    last = pixels - 1
-    places = torch.arange(pixels, device=shifts.device) - shifts[:, None]
-    inside = last - (last - places.abs()).abs()  # mirrored at the first pixel, then at the last
-    return torch.where(flipped[:, None], last - inside, inside)
+    inside = reflect(torch.arange(pixels, device=shifts.device) - shifts[:, None], pixels)
+    return torch.where(flipped[:, None], pixels - 1 - inside, inside)
