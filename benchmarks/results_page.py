@@ -1,5 +1,6 @@
 """Write the newest records of `oddone bench` in results/ as the page docs/results.md."""
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,12 +8,15 @@ from typing import NamedTuple
 
 from oddone.bench import TABLES, Record, as_markdown, read_record
 from oddone.bench.record import ImagesRecord, RowRecord
-from oddone.bench.tables import ACCURACY, OOD_NAMES, Column
+from oddone.bench.tables import ACCURACY, OOD_NAMES, SCALING, Column
 from oddone.data.cifar import CIFAR10
+from oddone.report.figures import illustrate_scaling
+from oddone.report.style import svg_for_pages
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "results.md"
+PICTURE = PAGE.parent / "images" / "scaling.svg"
 COMMAND = "python benchmarks/results_page.py"
 
 SAME_NETWORK, TWO_NETWORKS = 0.5, 2.0
@@ -132,8 +136,9 @@ TEMPLATE = """<!-- written by `{command}`, checked by the tests -->
 - **The settings were chosen for MCL.** Temperature, learning rate and crops of the cpu preset were
   chosen by trying them with MCL, and by looking at a part of the same test images ({decision}). The
   other methods have the same settings; nobody has looked for better ones.
-- **Equal minutes are not equal steps.** Minutes are wall-clock time: a network whose steps cost
-  more, or that had to share the machine, has made fewer of them.
+- **Equal minutes are not equal steps.** A network whose steps cost more has made fewer of them.
+  Where the table of networks has no processor minutes, minutes were by the clock: a network that
+  had to share the machine has made fewer steps, too.
 - **Chance.** The numbers are those of {seeds}. Two seeds of the same settings have differed by
   about two points of AUROC and one of accuracy ({decision}).
 - **Mirrored training images.** The rows with eight views were recorded with Gaussians fitted on
@@ -158,7 +163,7 @@ stands beside it.
 
 {differences}
 
-## The tables
+{scaling}## The tables
 
 {tables}
 
@@ -175,6 +180,20 @@ Copy the records that these leave in the folder of `--out` to `results/`, then:
 ```
 """
 
+SCALING_TEMPLATE = """## What another minute buys
+
+![{alt_text}](images/{picture})
+
+{words}
+
+{table}
+
+A crossing is read off straight lines between the minutes that were measured. It is "not by more
+than seeds differ" where, before it or after it, the two methods lie closer together than their
+standard deviations.
+
+"""
+
 HOLDS, IN_PART, REVERSED, TOO_CLOSE = OUTCOMES = (
     "hold on all OOD sets",
     "hold in part",
@@ -189,6 +208,9 @@ def main() -> None:
     if not records:
         raise SystemExit("results/ has no record of oddone bench at the scale cpu; put one there")
     PAGE.write_text(page(records))
+    for record in by_minutes(records).values():
+        PICTURE.parent.mkdir(exist_ok=True)
+        PICTURE.write_bytes(svg_for_pages(illustrate_scaling(record).figure))
 
 
 def newest_records(folder: Path) -> dict[str, Record]:
@@ -212,7 +234,12 @@ def page(records: Mapping[str, Record]) -> str:
         same=SAME_NETWORK,
         two=TWO_NETWORKS,
         differences=differences(all_found),
-        tables="\n\n".join(section(file, record) for file, record in records.items()),
+        scaling="".join(itertools.starmap(scaling_section, by_minutes(records).items())),
+        tables="\n\n".join(
+            section(file, record)
+            for file, record in records.items()
+            if file not in by_minutes(records)
+        ),
         commands="\n".join(dict.fromkeys(record.command for record in all_records)),
     )
 
@@ -241,11 +268,12 @@ def networks(records: Sequence[Record]) -> str:
             by_key[model.start].name if model.start else "",
             f"{model.settings['seed']}",
             f"{model.minutes:.1f}",
+            "" if model.processor_minutes is None else f"{model.processor_minutes:.1f}",
             f"{model.steps:,}",
         ]
         for model in by_key.values()
     ]
-    head = ["network", "fine-tuned from", "seed", "minutes", "steps"]
+    head = ["network", "fine-tuned from", "seed", "minutes", "processor minutes", "steps"]
     return _table(head, rows, numbers=range(2, len(head)))
 
 
@@ -335,6 +363,22 @@ def section(file: str, record: Record) -> str:
     """Return the table of a record."""
     source = f"Command: `{record.command}`; record: [{file}](../results/{file})."
     return f"{as_markdown([record])}\n{source}"
+
+
+def by_minutes(records: Mapping[str, Record]) -> dict[str, Record]:
+    """Return the record of methods by minutes, if there is one."""
+    return {file: record for file, record in records.items() if record.table == SCALING.name}
+
+
+def scaling_section(file: str, record: Record) -> str:
+    """Return what another minute buys, and where curves cross."""
+    illustration = illustrate_scaling(record)
+    return SCALING_TEMPLATE.format(
+        alt_text=illustration.alt_text,
+        picture=PICTURE.name,
+        words=illustration.caption,
+        table=section(file, record),
+    )
 
 
 def _difference(better: RowRecord, worse: RowRecord, column: Column) -> float:

@@ -11,8 +11,16 @@ from oddone.bench.record import (
     RowRecord,
     TrainingImagesRecord,
 )
+from oddone.bench.tables import EVERY_SET
 from oddone.data.cifar import CIFAR10
-from oddone.evaluation import Evaluation, OODMetrics, OODResult, OpenOODAupr
+from oddone.evaluation import (
+    AverageResult,
+    Averages,
+    Evaluation,
+    OODMetrics,
+    OODResult,
+    OpenOODAupr,
+)
 from oddone.provenance import Machine
 
 
@@ -25,9 +33,12 @@ def made_up_record(table: str = "paper-sei", *oods: str, seeds: int = 1) -> Reco
             row.recipe.name,
             row.scoring.description,
             tuple(
-                ResultRecord.of(_evaluation(0.5 + 0.01 * place + 0.05 * seed, names))
+                ResultRecord.of(
+                    _evaluation(0.5 + 0.01 * place + 0.05 * seed, names, TABLES[table].averages)
+                )
                 for seed in range(seeds)
             ),
+            row.minutes,
         )
         for place, row in enumerate(TABLES[table].rows)
     )
@@ -63,7 +74,13 @@ def with_classes(record: Record, *classes: str) -> Record:
     return replace(record, data=replace(record.data, training=training))
 
 
-def _evaluation(share: float, oods: tuple[str, ...]) -> Evaluation:
+def _evaluation(share: float, oods: tuple[str, ...], averages: Averages | None) -> Evaluation:
     metrics = OODMetrics(share, 1 - share, 1 - share, share, share)
-    result = OODResult(1_000, None, metrics, OpenOODAupr(share, share))
-    return Evaluation(1_000, share + 0.1, None, dict.fromkeys(oods, result), {})
+    aupr = OpenOODAupr(share, share)
+    result = OODResult(1_000, None, metrics, aupr)
+    means = {
+        name: AverageResult(oods, None, metrics, aupr)
+        for name, members in (averages or {}).items()
+        if members == EVERY_SET
+    }
+    return Evaluation(1_000, share + 0.1, None, dict.fromkeys(oods, result), means)

@@ -166,14 +166,14 @@ def test_the_page_tells_how_it_was_measured() -> None:
         f"```sh\n{record.command}\n{record.command.replace('mcl', 'mcl-metrics')}\n```",
     ):
         assert fact in text
-    assert text.count("| MCL |  | 0 | 7.0 | 4,321 |") == 1
+    assert text.count("| MCL |  | 0 | 7.0 |  | 4,321 |") == 1
 
 
 def test_a_fine_tuned_network_names_what_it_started_from() -> None:
     record = made_up("paper-mcl")
-    tuned = NetworkRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5)
+    tuned = NetworkRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5, 6.9)
     text = results_page.networks([replace(record, models=(*record.models, tuned))])
-    assert text.endswith("| MCL, fine-tuned | MCL | 0 | 3.5 | 99 |")
+    assert text.endswith("| MCL, fine-tuned | MCL | 0 | 3.5 | 6.9 | 99 |")
 
 
 def test_the_newest_record_of_each_table_is_shown_in_the_order_of_tables(tmp_path: Path) -> None:
@@ -198,3 +198,25 @@ def test_a_page_is_written_only_where_there_are_records(
     write_record(tmp_path, made_up("paper-mcl"))
     results_page.main()
     assert results_page.PAGE.read_text() == page(results_page.newest_records(tmp_path))
+
+
+def test_methods_by_minutes_have_a_section_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_page, "RESULTS", tmp_path)
+    monkeypatch.setattr(results_page, "PAGE", tmp_path / "results.md")
+    monkeypatch.setattr(results_page, "PICTURE", tmp_path / "images" / "scaling.svg")
+    write_record(tmp_path, replace(made_up_record("scaling", seeds=3), models=()))
+    write_record(tmp_path, made_up("paper-mcl"))
+    results_page.main()
+    text = results_page.PAGE.read_text()
+    assert "## What another minute buys\n\n![Curves over minutes. The highest" in text
+    assert "](images/scaling.svg)" in text
+    assert "- What a doubling of the minutes buys, points of accuracy: cross-entropy +1.0" in text
+    assert "- By accuracy, no curves cross." in text
+    assert "### oddone bench scaling" in text
+    assert b"prefers-color-scheme" in results_page.PICTURE.read_bytes()
+
+
+def test_without_methods_by_minutes_there_is_no_section_on_them() -> None:
+    assert "another minute" not in page({"record.json": made_up("paper-mcl")})

@@ -5,21 +5,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oddone.bench import TABLES, Bench, BenchImages, Record, Scale, sample
+from oddone.bench.tables import scaling
 from oddone.data import ImageSet
 from oddone.data.cifar import CIFAR10
 from oddone.encoders import TrainedNetwork
 from oddone.training import Outcome, RunDirectory, TrainSettings, train_network
-from runs import tiny_settings, tiny_source
+from runs import scale_of, tiny_settings, tiny_source
 
 TRAINING = 60  # nearest neighbours ask for 50
 
 
 def toy_scale(steps: int = 2) -> Scale:
     """Return a scale in which every network has so many steps."""
-    settings = tiny_settings(steps=steps, checkpoint_seconds=60.0)
-    return Scale(
-        "toy", "a toy", settings, settings, settings, settings, settings.model.encoder_name
-    )
+    return scale_of(tiny_settings(steps=steps, checkpoint_seconds=60.0), "toy")
+
+
+TOY_TABLES = TABLES | {"scaling": scaling((1.0, 2.0))}
+SECONDS_PER_STEP = 40.0
+"""So that a minute of two cores pays for three steps."""
 
 
 def toy_sets(*oods: str, outliers: bool = True) -> BenchImages:
@@ -78,10 +81,14 @@ class Toys(NamedTuple):
 
 def toy_bench(folder: Path, train: Counting, sets: BenchImages | None = None) -> Bench:
     """Return a bench of toy size."""
-    return Bench(folder, sets or toy_sets(), toy_scale(), train)
+    return Bench(
+        folder, sets or toy_sets(), toy_scale(), train, measure=lambda *_: SECONDS_PER_STEP
+    )
 
 
 def toy_record(bench: Bench, table: str, seeds: int = 1) -> Record:
     """Return the record of a table that the bench fills."""
-    filled = bench.fill(TABLES[table], seeds)
-    return Record.of(TABLES[table], bench.scale, seeds, bench.sets, filled, command="oddone bench")
+    filled = bench.fill(TOY_TABLES[table], seeds)
+    return Record.of(
+        TOY_TABLES[table], bench.scale, seeds, bench.sets, filled, command="oddone bench"
+    )

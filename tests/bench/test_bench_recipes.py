@@ -9,7 +9,7 @@ from oddone.bench import Scale, cpu_scale, paper_scale, recipes
 from oddone.bench.recipes import Plan, Recipe, plan
 from oddone.bench.tables import TABLES
 from oddone.errors import SettingsError
-from oddone.presets import classifier, paper_classifier
+from oddone.presets import cpu, paper_classifier
 from oddone.training import TrainSettings
 
 ALL = sorted({row.recipe for table in TABLES.values() for row in table.rows}, key=repr)
@@ -26,7 +26,11 @@ def test_at_the_cpu_scale_every_row_has_equal_minutes_in_total(recipe: Recipe) -
     assert minutes(plan(recipe, cpu_scale(7.0), seed=0)) == pytest.approx(7)
 
 
-@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize(
+    "recipe",
+    [recipe for recipe in ALL if recipe != recipes.DEFAULT],
+    ids=lambda recipe: recipe.name,
+)
 @pytest.mark.parametrize(
     "scale", [paper_scale(), cpu_scale(1.0), toy_scale()], ids=lambda s: s.name
 )
@@ -38,14 +42,19 @@ def test_no_image_is_held_out_and_the_seed_is_that_asked_for(recipe: Recipe, sca
             assert each.settings.seed == 5
 
 
+def test_the_default_preset_is_trained_as_its_users_train_it() -> None:
+    settings = plan(recipes.DEFAULT, cpu_scale(3.0), seed=5).settings
+    assert settings == replace(cpu(), minutes=3.0, seed=5, device="cpu")
+
+
 def test_mcl_at_the_paper_scale_is_the_paper_preset() -> None:
     assert plan(recipes.MCL, paper_scale(), 0).settings == TrainSettings(epochs=400.0, held_out=0.0)
 
 
-CONTRASTS = [recipe for recipe in ALL if recipe.objective != "cross-entropy"]
+CONTRASTS = [recipe for recipe in ALL if recipe.method == "mcl" and recipe.start is None]
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in CONTRASTS if recipe.start is None])
+@pytest.mark.parametrize("recipe", CONTRASTS, ids=lambda recipe: recipe.name)
 def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
     recipe: Recipe,
 ) -> None:
@@ -67,7 +76,10 @@ def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "preset"),
-    [(paper_scale(), paper_classifier()), (cpu_scale(10.0), replace(classifier(), held_out=0.0))],
+    [
+        (paper_scale(), paper_classifier()),
+        (cpu_scale(10.0), replace(cpu(), held_out=0.0, device="cpu")),
+    ],
     ids=["paper", "cpu"],
 )
 def test_cross_entropy_is_trained_by_its_own_recipe(scale: Scale, preset: TrainSettings) -> None:
@@ -76,6 +88,34 @@ def test_cross_entropy_is_trained_by_its_own_recipe(scale: Scale, preset: TrainS
     assert with_poses == replace(preset, rotations="task")
     exposed = plan(recipes.OUTLIER_EXPOSURE, scale, 0)
     assert (exposed.settings, exposed.outliers) == (preset, True)
+
+
+def test_supclr_and_csi_at_the_paper_scale_are_their_authors() -> None:
+    supclr, csi = (
+        plan(recipe, paper_scale(), 0).settings for recipe in (recipes.SUPCLR, recipes.CSI)
+    )
+    assert (supclr.objective, supclr.rotations, supclr.loss.temperature) == ("supclr", "none", 0.1)
+    assert (supclr.epochs, supclr.batch.images * supclr.poses_per_image) == (1000, 1024)
+    assert (supclr.optimiser.learning_rate, supclr.optimiser.weight_decay) == (0.5, 1e-4)
+    assert supclr.augment.crop_scale == (0.2, 1.0)
+    assert (csi.objective, csi.rotations, csi.loss.temperature) == ("supclr", "task", 0.5)
+    assert (csi.epochs, csi.batch.images * csi.poses_per_image) == (700, 512)
+    assert (csi.optimiser.learning_rate, csi.optimiser.weight_decay) == (0.6, 1e-6)
+
+
+@pytest.mark.parametrize("recipe", [recipes.SUPCLR, recipes.CSI], ids=lambda recipe: recipe.name)
+def test_at_the_cpu_scale_supclr_and_csi_have_the_network_and_batch_of_mcl(recipe: Recipe) -> None:
+    settings, of_mcl = (plan(each, cpu_scale(2.0), 0).settings for each in (recipe, recipes.MCL))
+    assert settings.model == of_mcl.model
+    assert settings.batch.images == of_mcl.batch.images
+    large = plan(recipe, paper_scale(), 0).settings
+    assert settings.loss == large.loss
+    assert settings.augment == large.augment
+    rates = [
+        each.optimiser.learning_rate / (each.batch.images * each.batch.poses_per_image)
+        for each in (settings, large)
+    ]
+    assert rates[0] == pytest.approx(rates[1])
 
 
 def test_only_the_small_networks_are_resnet_18() -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from benches import Counting, Toys, known, odd, toy_bench, toy_record, toy_scale, toy_sets
+from benches import (
+    TOY_TABLES,
+    Counting,
+    Toys,
+    known,
+    odd,
+    toy_bench,
+    toy_record,
+    toy_scale,
+    toy_sets,
+)
 
 from oddone.bench import TABLES, Bench, BenchImages, Interrupted, Table, recipes, sample
 from oddone.bench.recipes import Plan, plan
@@ -17,7 +27,7 @@ from oddone.errors import DataError, SettingsError
 from oddone.training import Outcome, RunDirectory, TrainSettings, train_network
 from oddone.training.run_directory import INCOMPLETE
 
-ALL_TABLES = pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+ALL_TABLES = pytest.mark.parametrize("table", TOY_TABLES.values(), ids=lambda table: table.name)
 
 
 def of_rows(table: Table, *names: str) -> Table:
@@ -33,7 +43,7 @@ def test_every_row_and_column_of_a_table_is_filled(toys: Toys, table: Table) -> 
         for column in record.columns:
             (number,) = row.numbers(column)
             assert 0 <= number <= 100
-    given = {"svhn", "cifar100", "textures", "near", "far", None}
+    given = {"svhn", "cifar100", "textures", "near", "far", "mean", None}
     assert [column for column in table.columns if column.of in given] == [
         column for column in record.columns if column in table.columns
     ]
@@ -43,13 +53,13 @@ def test_every_row_and_column_of_a_table_is_filled(toys: Toys, table: Table) -> 
 def test_a_network_is_trained_once_for_all_rows_and_tables(toys: Toys) -> None:
     assert len(toys.train.trained) == len(set(toys.train.trained))
     plans: set[str] = set()
-    for table in TABLES.values():
+    for table in TOY_TABLES.values():
         for row in table.rows:
-            wanted: Plan | None = plan(row.recipe, toys.bench.scale, seed=0)
+            wanted: Plan | None = toys.bench.in_steps(toys.bench.planned(row, seed=0))
             while wanted is not None:
                 plans.add(toys.bench.key(wanted))
                 wanted = wanted.start
-    assert len(toys.train.trained) == len(plans) == 13
+    assert len(toys.train.trained) == len(plans) == 13 + 10
 
 
 def test_a_filled_table_is_filled_again_without_training_and_with_the_same_numbers(

@@ -38,7 +38,7 @@ def test_rows_have_a_name_for_each_heading_and_a_number_for_each_column_or_none(
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_no_two_rows_of_a_table_ask_the_same(table: Table) -> None:
-    asked = [(row.recipe, row.scoring) for row in table.rows]
+    asked = [(row.recipe, row.scoring, row.minutes) for row in table.rows]
     assert len(set(asked)) == len(asked)
 
 

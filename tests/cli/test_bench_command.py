@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oddone.bench import Scale, write_record
+from oddone.bench import write_record
 from oddone.training import Outcome
 from records import made_up_record
-from runs import tiny_settings, tiny_source
+from runs import scale_of, tiny_settings, tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -19,10 +19,8 @@ Run = Callable[..., tuple[int, str, str]]
 def _toy_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the scale cpu take two steps."""
     settings = tiny_settings(steps=2, checkpoint_seconds=60.0)
-    scale = Scale(
-        "cpu", "a toy", settings, settings, settings, settings, settings.model.encoder_name
-    )
-    monkeypatch.setattr("oddone.cli.bench.cpu_scale", lambda _: scale)
+    for name in ("cpu_scale", "scaling_scale"):
+        monkeypatch.setattr(f"oddone.cli.bench.{name}", lambda _: scale_of(settings, "cpu"))
 
 
 def write_images(path: Path, images: int, seed: int, *, odd: bool = False) -> Path:
@@ -97,6 +95,27 @@ def test_a_stopped_bench_says_how_to_go_on_and_leaves_no_record(
     assert code == 0
 
 
+def test_methods_are_compared_by_minutes_bit_by_bit(
+    run_oddone: Run, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step costs two minutes of one core, so each minute of two cores pays for one."""
+    monkeypatch.setattr("oddone.cli.bench.measure_step", lambda *_: 120.0)
+    code, printed, told = run_oddone("bench", "scaling", *words, "--minutes", "1")
+    assert code == 0
+    assert "measuring what a step costs" in told
+    assert "preset cpu" in printed
+    code, printed, told = run_oddone(
+        *("bench", "scaling", *words, "--minutes", "2", "--minutes", "1", "--no-train")
+    )
+    assert code == 0
+    assert "Left out: preset cpu 2: seed 0 not trained yet." in printed
+    record = json.loads(records_in(tmp_path)[-1].read_text())
+    assert {row["minutes"] for row in record["rows"]} == {1.0}
+    assert {model["steps"] for model in record["models"]} == {1}
+    assert "--scale cpu --minutes 2.0 --minutes 1.0 --seeds 1" in record["command"]
+    assert record["command"].endswith("--no-train")
+
+
 def test_without_cifar10_the_fix_is_named(run_oddone: Run, tmp_path: Path) -> None:
     code, _, told = run_oddone(
         "bench", "paper-sei", "--data", str(tmp_path), "--out", str(tmp_path / "bench")
@@ -115,6 +134,9 @@ def test_without_cifar10_the_fix_is_named(run_oddone: Run, tmp_path: Path) -> No
         ("paper-sei", ("--ood", "=unseen.npz"), "--ood =unseen.npz: write NAME=SOURCE"),
         ("paper-sei", ("--ood", "cifar100=again.npz"), "'cifar100' is there already"),
         ("paper-sei", ("--limit", "0"), "limit=0: score at least 1 image"),
+        ("paper-sei", ("--minutes", "1", "--minutes", "2"), "--minutes are given 2 times, and"),
+        ("scaling", ("--scale", "paper"), "minutes belong to --scale cpu"),
+        ("paper-sei", ("--no-train",), "none of the networks of paper-sei is trained yet"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(

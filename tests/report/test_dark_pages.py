@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from oddone.bench.scaling import Curve, CurvePoint
 from oddone.report.confusion import draw_confusion
 from oddone.report.distributions import draw_distributions
 from oddone.report.roc import draw_roc
+from oddone.report.scaling_curves import draw_scaling
 from oddone.report.style import GRID, LIGHT_GREY, ON_DARK, figure_bytes, svg_for_pages
 from oddone.report.training_curves import draw_training_curves
 from oddone.report.tsne import COLOURS, TSNEPanel, draw_tsne
@@ -31,6 +33,9 @@ FIGURES = {
     "roc": draw_roc(SCORES, {f"set {index}": SCORES for index in range(7)}, 1.0),
     "training": draw_training_curves(STEPS, {"loss": 1.0 / STEPS, "ccm": 1.0 / STEPS}, 1.0 / STEPS),
     "tsne": tsne(),
+    "scaling": draw_scaling(
+        {"accuracy": [Curve(f"method {index}", (CurvePoint(1, index, 1.0),)) for index in range(7)]}
+    ),
 }
 
 

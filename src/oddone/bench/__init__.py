@@ -1,6 +1,6 @@
 """The paper's tables, filled again: `oddone bench`."""
 
-from oddone.bench.recipes import Scale, cpu_scale, paper_scale
+from oddone.bench.recipes import Scale, cpu_scale, paper_scale, scaling_scale
 from oddone.bench.record import Record, read_record, write_record
 from oddone.bench.rendering import as_csv, as_markdown, for_terminal
 from oddone.bench.runner import Bench, Interrupted
@@ -24,5 +24,6 @@ __all__ = [
     "paper_scale",
     "read_record",
     "sample",
+    "scaling_scale",
     "write_record",
 ]

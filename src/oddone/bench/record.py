@@ -71,6 +71,9 @@ class NetworkRecord:
     settings: dict[str, Any]
     steps: int
     minutes: float
+    """By the clock."""
+    processor_minutes: float | None = None
+    """Of all cores; older records do not say."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,9 @@ class RowRecord:
     scoring: str
     """How images were scored by it, in words."""
     results: tuple[ResultRecord, ...]
-    """One for each seed."""
+    """One for each seed whose network is trained."""
+    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The budget of its network in minutes of two cores, where rows differ in that."""
 
     def numbers(self, column: Column) -> list[float]:
         """Return the number of each seed in percent; none where no test image has a label."""
@@ -158,7 +163,7 @@ class Record:
     scale: str
     scale_words: str
     seeds: int
-    """They are numbered from 0."""
+    """How many were asked for; they are numbered from 0."""
     date: str
     command: str
     minutes: float
@@ -281,6 +286,9 @@ def _contradiction(record: Record) -> str | None:
         return "it has no rows"
     if record.seeds < 1:
         return f"it has {record.seeds} seeds"
+    names = [(row.names[:1], row.minutes) if row.minutes else row.names for row in record.rows]
+    if len(set(names)) < len(names):
+        return "two of its rows are the same"
     found = (_contradiction_in(row, record, table) for row in record.rows)
     return next(filter(None, found), None)
 
@@ -290,8 +298,11 @@ def _contradiction_in(row: RowRecord, record: Record, table: Table) -> str | Non
     name = " ".join(row.names)
     if len(row.names) != len(table.headings):
         return f"{name!r} has {len(row.names)} names, not {len(table.headings)}"
-    if len(row.results) != record.seeds:
+    told = any(reason.startswith(f"{name}: seed") for reason in record.left_out)
+    if not (1 if told else record.seeds) <= len(row.results) <= record.seeds:
         return f"{name!r} has {len(row.results)} results for {record.seeds} seeds"
+    if row.minutes is None and table.rows[0].minutes is not None:
+        return f"{name!r} does not say its minutes"
     oods = record.data.oods
     if any(result.oods.keys() != oods.keys() for result in row.results):
         return f"{name!r} has not been measured on {', '.join(sorted(oods))}"

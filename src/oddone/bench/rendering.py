@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from oddone.bench.record import Record, RowRecord
+from oddone.bench.scaling import findings
 from oddone.bench.sets import TEST
 from oddone.bench.tables import OOD_NAMES, TABLES, Column
 
@@ -43,7 +44,9 @@ class Cell(NamedTuple):
 def captions(record: Record) -> list[str]:
     """Return what a reader has to know of the numbers, a sentence each."""
     table, machine = TABLES[record.table], record.machine
-    seeds = f"mean ± standard deviation of {record.seeds} seeds" if record.seeds > 1 else "one seed"
+    partly = any(len(row.results) < record.seeds for row in record.rows)
+    seeds = f"mean ± standard deviation of {'up to ' * partly}{record.seeds} seeds"
+    seeds = "one seed" if record.seeds == 1 else seeds
     threads = "1 thread" if machine.threads == 1 else f"{machine.threads} threads"
     where = machine.gpu or f"{threads} of {machine.processor}"
     lines = [
@@ -145,7 +148,7 @@ def _terminal_parts(record: Record) -> Iterable[RenderableType]:
         ]
         shown.add_row(*map(Text, row.names), *cells)
     yield shown
-    yield from map(Text, captions(record))
+    yield from map(Text, [*captions(record), *findings(record)])
 
 
 def _markdown(record: Record) -> str:
@@ -157,7 +160,10 @@ def _markdown(record: Record) -> str:
     ]
     table = [f"| {' | '.join(map(_for_markdown, line))} |" for line in (headings, rule, *lines)]
     text = "\n".join(captions(record))
-    return f"### oddone bench {record.table}\n\n{_for_markdown(text)}\n\n" + "\n".join(table) + "\n"
+    found = [f"- {_for_markdown(sentence)}" for sentence in findings(record)]
+    below = ["", *found] if found else []
+    heading = f"### oddone bench {record.table}"
+    return "\n".join([heading, "", _for_markdown(text), "", *table, *below, ""])
 
 
 def _in_one_line(cell: Cell) -> str:

@@ -3,19 +3,20 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from oddone.bench.recipes import Plan, Scale, plan
 from oddone.bench.record import Filled, NetworkRecord, ResultRecord, RowRecord
-from oddone.bench.scoring import ScoringRule, VerdictsBySet, score_sets
+from oddone.bench.scoring import AsTrained, ScoringRule, VerdictsBySet, score_sets
 from oddone.bench.sets import TEST, BenchImages
-from oddone.bench.tables import OOD_NAMES, Row, Table
+from oddone.bench.step_costs import Measure, StepCosts, in_steps, measure_step
+from oddone.bench.tables import EVERY_SET, OOD_NAMES, OPENOOD, Row, Table
 from oddone.device import choose_device
 from oddone.encoders import load_network
-from oddone.errors import DataError, SettingsError
+from oddone.errors import DataError, InUseError, SettingsError
 from oddone.evaluation import (
     Evaluation,
     ScoredSet,
@@ -53,34 +54,68 @@ class Bench:
     """What to write beside a network, for who finds it."""
     announce: Callable[[str], None] = lambda _: None
     progress: Progress = silent
+    measure: Measure = measure_step
+    """How the cost of a step is found, where budgets are in minutes."""
 
-    def fill(self, table: Table, seeds: int = 1) -> Filled:
-        """Return the numbers of a table; networks in the folder are not trained again."""
+    def fill(self, table: Table, seeds: int = 1, *, train_missing: bool = True) -> Filled:
+        """Return the numbers of a table; networks in the folder are not trained again.
+
+        Rows whose network is not there are left out: where none is to be trained, or while another
+        process trains it.
+        """
         rows, left_out = self._possible(table)
-        plans = {
-            (row.recipe, seed): plan(row.recipe, self.scale, seed)
-            for seed in range(seeds)
-            for row in rows
-        }
-        trained = self._trained(plans.values())
-        results: dict[tuple[str, ...], list[ResultRecord]] = {row.names: [] for row in rows}
+        plans = self._plans(rows, seeds, train_missing=train_missing)
+        if train_missing:
+            self._train_missing(plans.values())
+        there = {key: wanted for key, wanted in plans.items() if self._is_trained(wanted)}
+        if not there:
+            raise DataError(
+                f"none of the networks of {table.name} is trained yet; let them be trained, or "
+                f"wait for the process that trains them"
+            )
+        results: dict[Row, list[ResultRecord]] = {row: [] for row in rows}
         for seed in range(seeds):
-            verdicts = self._scored(rows, {row: plans[row.recipe, seed] for row in rows})
-            for row in rows:
-                evaluation = self._evaluated(table, verdicts[row])
-                results[row.names].append(ResultRecord.of(evaluation))
-                if table.averages:
+            of_seed = {row: there[row, seed] for row in rows if (row, seed) in there}
+            for row, verdicts in self._scored(of_seed).items():
+                evaluation = self._evaluated(table, verdicts)
+                results[row].append(ResultRecord.of(evaluation))
+                if table.name == OPENOOD.name:
                     self._write_openood(table, row, seed, evaluation)
         return Filled(
-            tuple(trained.values()),
+            self._networks(there.values()),
             tuple(
                 RowRecord(
-                    row.names, row.recipe.name, row.scoring.description, tuple(results[row.names])
+                    row.names,
+                    row.recipe.name,
+                    row.scoring.description,
+                    tuple(results[row]),
+                    row.minutes,
                 )
                 for row in rows
+                if results[row]
             ),
-            left_out,
+            left_out + tuple(_untrained(rows, seeds, there)),
         )
+
+    def planned(self, row: Row, seed: int) -> Plan:
+        """Return the network of a row; its length may be in minutes."""
+        wanted = plan(row.recipe, self.scale, seed)
+        if row.minutes is None:
+            return wanted
+        settings = replace(wanted.settings, minutes=row.minutes, steps=None, epochs=None)
+        return wanted._replace(settings=settings)
+
+    def in_steps(self, wanted: Plan) -> Plan | None:
+        """Return a plan whose length is no longer in minutes; None if its cost is not known."""
+        start = None if wanted.start is None else self.in_steps(wanted.start)
+        if wanted.start is not None and start is None:
+            return None
+        if wanted.settings.minutes is None:
+            return wanted._replace(start=start)
+        cost = self._costs.known(wanted)
+        if cost is None:
+            return None
+        return wanted._replace(settings=in_steps(wanted.settings, cost), start=start)
 
     def key(self, wanted: Plan) -> str:
         """Return the name of a network, which follows from all that decides what it learns."""
@@ -127,23 +162,56 @@ class Bench:
     def _members(self, table: Table, average: str) -> tuple[str, ...]:
         """Return which OOD sets of an average there are."""
         members = (table.averages or {}).get(average, ())
+        if members == EVERY_SET:
+            return tuple(self.sets.oods)
         return tuple(name for name in members if name in self.sets.oods)
 
-    def _trained(self, plans: Iterable[Plan]) -> dict[str, NetworkRecord]:
-        """Train what has not been trained yet; return what there is then to know of each."""
-        in_order: dict[str, Plan] = {}
-        for wanted in plans:
-            for each in (wanted.start, wanted):
-                if each is not None:
-                    in_order.setdefault(self.key(each), each)
-        for number, wanted in enumerate(in_order.values(), start=1):
+    @property
+    def _costs(self) -> StepCosts:
+        sets = self.sets
+        return StepCosts(self.folder / "step_costs", sets.training, sets.outliers, self.measure)
+
+    def _plans(
+        self, rows: list[Row], seeds: int, *, train_missing: bool
+    ) -> dict[tuple[Row, int], Plan]:
+        """Return the network of each row and seed, in steps; without those of unknown cost.
+
+        The shortest come first, so that there is soon something to see.
+        """
+        by_length = sorted(rows, key=lambda row: row.minutes or 0)
+        wanted = {
+            (row, seed): self.planned(row, seed) for seed in range(seeds) for row in by_length
+        }
+        if train_missing:
+            by_minutes = [
+                each for each in _in_order(wanted.values()) if each.settings.minutes is not None
+            ]
+            self._costs.find(by_minutes, self.announce)
+        in_steps = {key: self.in_steps(each) for key, each in wanted.items()}
+        return {key: each for key, each in in_steps.items() if each is not None}
+
+    def _train_missing(self, plans: Iterable[Plan]) -> None:
+        """Train what has not been trained yet, but for what another process trains now."""
+        by_key = {self.key(each): each for each in _in_order(plans)}
+        for number, wanted in enumerate(by_key.values(), start=1):
             run = self.run_of(wanted)
-            if not run.encoder_path.is_file():
-                where = f"network {number} of {len(in_order)}"
-                seed = wanted.settings.seed
-                self.announce(f"{where}: {wanted.name}, seed {seed}, in {run.path}")
+            if self._is_trained(wanted) or not self._is_trained(wanted.start):
+                continue
+            where = f"network {number} of {len(by_key)}"
+            self.announce(f"{where}: {wanted.name}, seed {wanted.settings.seed}, in {run.path}")
+            try:
                 self._train(wanted, run)
-        return {key: self._described(key, wanted) for key, wanted in in_order.items()}
+            except InUseError:
+                self.announce(f"{where}: another process trains it, so it is left out for now")
+
+    def _is_trained(self, wanted: Plan | None) -> bool:
+        """Return whether a network is there; what nothing is started from always is."""
+        return wanted is None or self.run_of(wanted).encoder_path.is_file()
+
+    def _networks(self, plans: Iterable[Plan]) -> tuple[NetworkRecord, ...]:
+        """Return what there is to know of some networks, and of those they were started from."""
+        by_key = {self.key(each): each for each in _in_order(plans)}
+        return tuple(self._described(key, each) for key, each in by_key.items())
 
     def _train(self, wanted: Plan, run: RunDirectory) -> None:
         if not RunDirectory.exists(run.path):
@@ -167,6 +235,7 @@ class Bench:
             raise DataError(
                 f"the history of {run.path} is damaged; remove that folder, to train anew"
             )
+        processor_seconds = last.get("processor_seconds")
         return NetworkRecord(
             key,
             wanted.name,
@@ -174,23 +243,29 @@ class Bench:
             to_dict(wanted.settings),
             last["step"],
             round(last["seconds"] / 60, 2),
+            None if processor_seconds is None else round(processor_seconds / 60, 2),
         )
 
-    def _scored(self, rows: list[Row], plans: Mapping[Row, Plan]) -> dict[Row, VerdictsBySet]:
+    def _scored(self, plans: Mapping[Row, Plan]) -> dict[Row, VerdictsBySet]:
         """Return the verdicts of each row on the images; each network sees them once."""
         sets = {TEST: self.sets.test.images} | {
             name: sample.images for name, sample in self.sets.oods.items()
         }
         verdicts: dict[Row, VerdictsBySet] = {}
         for key in dict.fromkeys(map(self.key, plans.values())):
-            own = [row for row in rows if self.key(plans[row]) == key]
-            trained = load_network(self.run_of(plans[own[0]]).encoder_path)
+            own = [row for row in plans if self.key(plans[row]) == key]
             wanted = plans[own[0]]
-            trained = trained.to(choose_device(wanted.settings.device))
+            run = self.run_of(wanted)
+            trained = load_network(run.encoder_path).to(choose_device(wanted.settings.device))
             self.announce(f"scoring by {wanted.name}, seed {wanted.settings.seed}")
-            rules: list[ScoringRule] = list(dict.fromkeys(row.scoring for row in own))
-            by_rule = score_sets(trained, self.sets.training, sets, rules, self.progress)
-            verdicts |= {row: by_rule[row.scoring] for row in own}
+            rules: dict[ScoringRule | AsTrained, ScoringRule] = {
+                rule: rule.of(run) if isinstance(rule, AsTrained) else rule
+                for rule in (row.scoring for row in own)
+            }
+            by_rule = score_sets(
+                trained, self.sets.training, sets, list(rules.values()), self.progress
+            )
+            verdicts |= {row: by_rule[rules[row.scoring]] for row in own}
         return verdicts
 
     def _evaluated(self, table: Table, verdicts: VerdictsBySet) -> Evaluation:
@@ -211,3 +286,20 @@ class Bench:
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"\W+", "-", " ".join(row.names).lower())
         write_atomic(folder / f"{name}-seed{seed}.csv", as_openood_csv(evaluation).encode())
+
+
+def _in_order(plans: Iterable[Plan]) -> Iterator[Plan]:
+    """Yield each plan after that of the network it starts from."""
+    for wanted in plans:
+        if wanted.start is not None:
+            yield wanted.start
+        yield wanted
+
+
+def _untrained(rows: list[Row], seeds: int, there: Collection[tuple[Row, int]]) -> Iterator[str]:
+    """Yield for each row which of its networks are not there."""
+    for row in rows:
+        missing = [str(seed) for seed in range(seeds) if (row, seed) not in there]
+        if missing:
+            which = f"seed{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            yield f"{' '.join(row.names)}: {which} not trained yet"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from oddone.api import fit_run
 from oddone.bench.distances import NumberOfViews, Representation, class_distances
 from oddone.data import ImageSet
 from oddone.detector import Space
@@ -10,6 +11,7 @@ from oddone.encoders import TrainedNetwork
 from oddone.fusion import Fuse, average, decide
 from oddone.progress import Progress
 from oddone.scoring import Scorer, score_images
+from oddone.training import RunDirectory
 from oddone.verdicts import Verdicts
 
 
@@ -39,6 +41,17 @@ class Baseline:
     description: str
     build: Callable[[TrainedNetwork, ImageSet], Scorer]
     """From a network and its training images to a scorer."""
+
+
+@dataclass(frozen=True)
+class AsTrained:
+    """The detector that `oddone train` makes of the network's run."""
+
+    description: str = "the detector of oddone train"
+
+    def of(self, run: RunDirectory) -> Baseline:
+        """Return the rule for the network of one run."""
+        return Baseline(self.description, lambda _, training: fit_run(run, training))
 
 
 ScoringRule = ClassDistance | Baseline

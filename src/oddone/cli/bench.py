@@ -26,9 +26,12 @@ from oddone.bench import (
     paper_scale,
     read_record,
     sample,
+    scaling_scale,
     write_record,
 )
 from oddone.bench.record import Filled
+from oddone.bench.step_costs import measure_step
+from oddone.bench.tables import SCALING, SCALING_MINUTES, scaling
 from oddone.cli.loading import load_images
 from oddone.cli.options import REPEATED, sources_by_name
 from oddone.cli.out_file import check_out_file, write_out_file
@@ -37,6 +40,7 @@ from oddone.cli.terminal import counted, note, progress_with_warnings, say
 from oddone.cli.training_progress import EXIT_INTERRUPTED, train_with_progress
 from oddone.data import ImageSet
 from oddone.data.notation import EMBEDDED, SCHEMES
+from oddone.device import keep_freed_memory
 from oddone.errors import DataError, SettingsError, did_you_mean
 from oddone.progress import Progress
 
@@ -54,8 +58,9 @@ def bench(
     out: Path,
     data: Annotated[tuple[Path, ...], REPEATED] = (),
     scale: Literal["cpu", "paper"] = "cpu",
-    minutes: float | None = None,
+    minutes: Annotated[tuple[float, ...], REPEATED] = (),
     seeds: int = 1,
+    train: bool = True,
     limit: int | None = None,
     ind: str | None = None,
     test: str | None = None,
@@ -66,7 +71,8 @@ def bench(
 
     Networks are kept in the output folder and shared between rows, tables and commands, so that
     the same command goes on where it stopped. The tables are paper-main, paper-supclr, paper-mcl,
-    paper-sei, paper-aux, paper-sei-metrics, paper-mcl-metrics and openood.
+    paper-sei, paper-aux, paper-sei-metrics, paper-mcl-metrics, openood, and scaling, which compares
+    methods by the minutes they are given.
 
     Example: `oddone bench paper-sei --data datasets --out bench --minutes 10`
 
@@ -82,9 +88,12 @@ def bench(
     scale
         A small network for so many minutes, or the paper as printed.
     minutes
-        How long each row is trained at the scale cpu; 10 unless set.
+        How long each row is trained at the scale cpu, in minutes of two cores; 10 unless set. For
+        the table scaling it may be given several times; 1, 2, 5, 10 and 20 unless set.
     seeds
         How often everything is trained; more than once gives a standard deviation.
+    train
+        Whether to train what is missing; `--no-train` fills the table with what is there.
     limit
         Score so many images of each set, drawn at random, instead of all.
     ind
@@ -96,8 +105,8 @@ def bench(
     outliers
         Images to train outlier exposure with; its row is left out unless set.
     """
-    asked = BenchOptions(data, scale, minutes, seeds, limit, ind, test, ood, outliers)
-    wanted, size = _find_table(table), _find_scale(scale, minutes)
+    asked = BenchOptions(data, scale, minutes, seeds, train, limit, ind, test, ood, outliers)
+    wanted, size = _find_table(table, minutes), _find_scale(table, scale, minutes)
     if seeds < 1:
         raise SettingsError(f"--seeds {seeds}: train at least once")
     if out.exists() and not out.is_dir():
@@ -106,10 +115,11 @@ def bench(
     source = _choose_source(asked, found.ind)
     images = _load(asked, source, found.oods | sources_by_name(ood))
     try:
-        filled = _fill(wanted, out, images, size, source, seeds)
+        filled = _fill(wanted, out, images, size, source, asked)
     except (Interrupted, KeyboardInterrupt):
         note("stopped; what was trained is kept. Go on with:")
         note(f"  oddone {shlex.join(sys.argv[1:])}")
+        note("or add --no-train, to fill the table with what is there")
         return EXIT_INTERRUPTED
     command = _command_to_share(table, asked)
     record = Record.of(wanted, size, seeds, images, filled, command=command)
@@ -189,8 +199,9 @@ class BenchOptions(NamedTuple):
 
     data: tuple[Path, ...]
     scale: Literal["cpu", "paper"]
-    minutes: float | None
+    minutes: tuple[float, ...]
     seeds: int
+    train: bool
     limit: int | None
     ind: str | None
     test: str | None
@@ -201,22 +212,31 @@ class BenchOptions(NamedTuple):
 # --- What to train, and on which images -------------------------------------------------------
 
 
-def _find_table(name: str) -> Table:
+def _find_table(name: str, minutes: tuple[float, ...]) -> Table:
     if name not in TABLES:
         hint = did_you_mean(name, TABLES, otherwise=f"the tables are {', '.join(TABLES)}")
         raise SettingsError(f"there is no table {name!r}; {hint}")
+    if name == SCALING.name:
+        return scaling(minutes or SCALING_MINUTES)
+    if len(minutes) > 1:
+        raise SettingsError(
+            f"--minutes are given {len(minutes)} times, and {name} takes them once; several are "
+            f"for the table {SCALING.name}"
+        )
     return TABLES[name]
 
 
-def _find_scale(name: str, minutes: float | None) -> Scale:
-    if name == "cpu":
-        return cpu_scale(MINUTES if minutes is None else minutes)
-    if minutes is not None:
+def _find_scale(table: str, name: str, minutes: tuple[float, ...]) -> Scale:
+    if name == "paper" and (minutes or table == SCALING.name):
         raise SettingsError(
-            "--minutes belong to --scale cpu; the paper's networks train for epochs, so leave "
-            "--minutes out"
+            "minutes belong to --scale cpu; the paper's networks train for epochs, so leave "
+            "--minutes out and choose another table than scaling"
         )
-    return paper_scale()
+    if name == "paper":
+        return paper_scale()
+    if table == SCALING.name:
+        return scaling_scale(minutes or SCALING_MINUTES)
+    return cpu_scale(*(minutes or (MINUTES,)))
 
 
 def _choose_source(asked: BenchOptions, cifar10: str | None) -> str:
@@ -259,9 +279,15 @@ def _load_and_count(name: str, source: str, size: int | None) -> ImageSet:
 
 
 def _fill(
-    table: Table, out: Path, images: BenchImages, scale: Scale, source: str, seeds: int
+    table: Table,
+    out: Path,
+    images: BenchImages,
+    scale: Scale,
+    source: str,
+    asked: BenchOptions,
 ) -> Filled:
     """Train and score all that the table needs, with progress bars."""
+    keep_freed_memory()  # before a step is measured: it costs less then, as in training
     with _progress_by_step() as (announce, progress):
         return Bench(
             out,
@@ -271,7 +297,8 @@ def _fill(
             lambda settings: provenance_of(source, images.training, settings, strict=False),
             announce,
             progress,
-        ).fill(table, seeds)
+            measure_step,
+        ).fill(table, asked.seeds, train_missing=asked.train)
 
 
 @contextmanager
@@ -308,7 +335,7 @@ def _command_to_share(table: str, asked: BenchOptions) -> str:
         "--data": ["DIR"] * len(asked.data),
         "--out": ["DIR"],
         "--scale": [asked.scale],
-        "--minutes": [asked.minutes],
+        "--minutes": list(asked.minutes),
         "--seeds": [asked.seeds],
         "--limit": [asked.limit],
         "--ind": [_without_folder(asked.ind)],
@@ -323,6 +350,7 @@ def _command_to_share(table: str, asked: BenchOptions) -> str:
         if value is not None
         for word in (option, value)
     ]
+    words += [] if asked.train else ["--no-train"]
     return shlex.join(["oddone", "bench", table, *words])
 
 

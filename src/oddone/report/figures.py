@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from oddone.bench import Record
+from oddone.bench.scaling import MEASURES, curves
 from oddone.progress import Progress
 from oddone.report.cases import Case, draw_cases
 from oddone.report.collect import ReportData
@@ -16,6 +18,7 @@ from oddone.report.distributions import draw_distributions
 from oddone.report.precision_recall import draw_precision_recall
 from oddone.report.resize_artefacts import ResizedPair, draw_artefacts
 from oddone.report.roc import draw_roc
+from oddone.report.scaling_curves import draw_scaling
 from oddone.report.style import ANOMALOUS, UNKNOWN
 from oddone.report.threshold_curves import Scores
 from oddone.report.training_curves import LossCurve, draw_losses, draw_training_curves
@@ -124,6 +127,26 @@ def illustrate_comparison(comparison: Comparison) -> Illustration:
         "Each panel has a scale of its own.",
         f"Dot plots of {len(comparison.methods):,} methods. The best of ours: {_join(best)}",
         draw_comparison(comparison),
+    )
+
+
+def illustrate_scaling(record: Record) -> Illustration:
+    """Return the figure of what methods reach in so many minutes."""
+    measures = {name: curves(record, column) for column, name in MEASURES.items()}
+    best = [
+        f"{name} {last.mean:.1f} in {last.minutes:g} minutes by {curve}"
+        for name, found in measures.items()
+        for last, curve in sorted((each.points[-1], each.name) for each in found)[-1:]
+    ]
+    several = any(len(row.results) > 1 for row in record.rows)
+    shade = " The shade is the standard deviation over seeds." if several else ""
+    return Illustration(
+        "scaling",
+        "What another minute buys",
+        "Where a line is steep, more minutes pay; where two cross, another method is the better "
+        f"one from there on. Equal distances to the right are equal factors of time.{shade}",
+        f"Curves over minutes. The highest at their end: {_join(best)}",
+        draw_scaling({name: found for name, found in measures.items() if found}),
     )
 
 

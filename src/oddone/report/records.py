@@ -8,6 +8,7 @@ from typing import Any
 from oddone.bench import TABLES, Record, read_record
 from oddone.bench.record import RowRecord
 from oddone.bench.rendering import COMPARED, Cell, captions, cells_of
+from oddone.bench.scaling import findings
 from oddone.bench.tables import ACCURACY, METRIC_NAMES, OOD_NAMES, Column
 from oddone.report.comparison import (
     SEPARATOR,
@@ -17,7 +18,7 @@ from oddone.report.comparison import (
     MethodRow,
     PaperNumber,
 )
-from oddone.report.figures import illustrate_comparison, illustrate_losses
+from oddone.report.figures import illustrate_comparison, illustrate_losses, illustrate_scaling
 from oddone.report.record_page import NetworkRow, RecordChapter
 from oddone.training import RunDirectory
 from oddone.wording import distinct_names
@@ -35,7 +36,10 @@ def record_chapters(paths: Sequence[Path]) -> list[RecordChapter]:
 
 def _chapter(name: str, path: Path, record: Record) -> RecordChapter:
     comparison = _comparison(record)
-    illustrations = [illustrate_comparison(comparison)]
+    by_minutes = TABLES[record.table].rows[0].minutes is not None
+    illustrations = [
+        illustrate_scaling(record) if by_minutes else illustrate_comparison(comparison)
+    ]
     histories = _training_histories(record, path.parent)
     if histories:
         illustrations.append(illustrate_losses(histories))
@@ -44,7 +48,7 @@ def _chapter(name: str, path: Path, record: Record) -> RecordChapter:
         path.name,
         _lead(record),
         comparison,
-        captions(record),
+        [*captions(record), *findings(record)],
         illustrations,
         _network_rows(record),
         _origin(record),
@@ -54,8 +58,9 @@ def _chapter(name: str, path: Path, record: Record) -> RecordChapter:
 def _lead(record: Record) -> str:
     """Return how large the table is, and its best row by the mean AUROC over OOD sets."""
     training, test = record.data.training, record.data.test
+    methods = {row.names if row.minutes is None else row.names[0] for row in record.rows}
     words = (
-        f"compares {_count(len(record.rows), 'method')} at the scale {record.scale}, "
+        f"compares {_count(len(methods), 'method')} at the scale {record.scale}, "
         f"trained on {training.images:,} images of {len(training.classes):,} classes."
     )
     columns = [Column("auroc", name) for name in record.data.oods]
