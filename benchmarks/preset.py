@@ -1,94 +1,150 @@
-"""Train a preset on labelled images, and measure the detector and each part of it.
+"""Train a preset on labelled images with several seeds, and measure its detectors and their parts.
 
-    python benchmarks/preset.py PRESET RUN cifar10:FOLDER cifar100=cifar100:FOLDER#test ...
+    python benchmarks/preset.py PRESET RUNS cifar10:FOLDER cifar100=cifar100:FOLDER#test ...
 
-RUN is kept: run again, training goes on where it stopped. The record holds the loss curve, the
-views per second, and accuracy and AUROC of the detector as `oddone train` makes it, of each of its
-rules alone, and of one view in the place of all.
+The preset's minutes are those of two cores, counted in steps by what a step costs
+(docs/decisions/0013-minutes-as-steps.md). RUNS keeps a network for each seed: run again, training
+goes on where it stopped. With --only SEED a process trains that one and ends, so that another can
+train the next on the other core. The record holds the loss curve of the first seed, and accuracy
+and AUROC of each detector as `oddone train` makes it, of each of its rules alone, and of one view.
 """
 
 import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the command line does
 
-import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from cyclopts import run as run_command
+from torch import Tensor
 
 import oddone
 from measure import write_measurements
 from oddone.api import fit_run
+from oddone.bench.recipes import Plan
+from oddone.bench.step_costs import StepCosts, in_steps, measure_step
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
+from oddone.detector.rules import Rule, sum_of_rules
 from oddone.device import keep_freed_memory
 from oddone.presets import PRESETS
-from oddone.scoring import score_images
+from oddone.scoring import process_batches
 from oddone.training import RunDirectory, StepReport, TrainSettings, train_network
 from oddone.transforms import one_view
-from oddone.verdicts import Verdicts
 
 
-def main(preset: str, folder: str, ind: str, *oods: str) -> None:
+def main(
+    preset: str, folder: Path, ind: str, /, *oods: str, seeds: int = 3, only: int | None = None
+) -> None:
     """Train, measure, print and record."""
     keep_freed_memory()  # as the command line does
-    source, test = load(ind), load(f"{ind}#test")
-    run = finished_run(Path(folder), source, PRESETS[preset]())
+    source = load(ind)
+    settings = settings_in_steps(preset, folder, source)
+    if only is not None:
+        finished_run(folder / f"seed-{only}", source, replace(settings, seed=only))
+        return
+    runs = [
+        finished_run(folder / f"seed-{seed}", source, replace(settings, seed=seed))
+        for seed in range(seeds)
+    ]
+    test = load(f"{ind}#test")
     odd = {name: load(place) for name, place in (ood.split("=", 1) for ood in oods)}
-    rows = []
-    for name, detector in variants(fit_run(run, source)):
-        normal = score_images(detector, test)
-        aurocs = {
-            f"auroc {ood}": oddone.auroc(normal.scores, score_images(detector, images).scores)
-            for ood, images in odd.items()
-        }
-        row = {
-            "accuracy": oddone.accuracy(normal.labels, test.labels),
-            **aurocs,
-            "mean auroc": float(np.mean(list(aurocs.values()))),
-            **share_of_alarms(normal),
-        }
-        rows.append({"inference": name, **{key: round(row[key], 4) for key in row}})
-        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    history = list(run.history())
-    n_rows, seconds = sum(line["rows"] for line in history), history[-1]["seconds"]
+    rows: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for run in runs:
+        for name, row in measure(fit_run(run, source), test, odd):
+            rows[name].append(row)
+            print(run.settings.seed, name, row, flush=True)
+    history = list(runs[0].history())
     write_measurements(
         "preset",
         kind="quality",
-        arguments=" ".join([preset, "DIR", without_folder(ind), *map(without_folder, oods)]),
-        seed=run.settings.seed,
+        arguments=" ".join([preset, "DIR", *map(without_folder, [ind, *oods]), f"--seeds {seeds}"]),
+        seed=0,
+        seeds=seeds,
         packages=["numpy", "scikit-learn"],
         preset=preset,
-        minutes=round(seconds / 60, 2),
-        steps=history[-1]["step"],
-        views_per_second=round(n_rows / seconds),
+        minutes=PRESETS[preset]().minutes,
+        steps=settings.steps,
+        processor_minutes=[round(run.processor_seconds / 60, 2) for run in runs],
         loss_curve=curve(history),
-        results=rows,
+        results=[{"inference": name, **summary(each)} for name, each in rows.items()],
     )
 
 
-def variants(detector: Detector) -> Iterator[tuple[str, Detector]]:
-    """Yield the detector, then what is left of it when parts are taken away."""
+def settings_in_steps(preset: str, folder: Path, source: ImageSet) -> TrainSettings:
+    """Return the preset with as many steps as its minutes pay for."""
+    settings = replace(PRESETS[preset](), device="cpu")
+    wanted = Plan(preset, settings, None, outliers=False)
+    costs = StepCosts(folder / "step_costs", source, None, measure_step)
+    costs.find([wanted], lambda words: print(words, flush=True))
+    cost = costs.known(wanted)
+    assert cost is not None  # noqa: S101  (it has just been found)
+    return in_steps(settings, cost)
+
+
+def measure(
+    detector: Detector, test: ImageSet, odd: dict[str, ImageSet]
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield accuracy and AUROC of a detector, of each of its rules alone, and of one view."""
     names = [rule.rule for rule in detector.rules]
-    yield f"{' + '.join(names)}, {len(detector.embedder.views)} views", detector
-    alone = {
-        name: replace(detector, rules=(rule,), calibration=None)
-        for name, rule in zip(names, detector.rules, strict=True)
-    }
-    if len(alone) > 1:
-        yield from alone.items()
-    if "distance" in alone and len(detector.embedder.views) > 1:
-        upright = replace(detector.embedder, views=one_view)
-        yield "distance, one view", replace(alone["distance"], embedder=upright)
+    upright = replace(detector, embedder=replace(detector.embedder, views=one_view))
+    for seen, views in ((detector, len(detector.embedder.views)), (upright, 1)):
+        normal = rule_scores(seen, test)
+        oods = {ood: rule_scores(seen, images) for ood, images in odd.items()}
+        right = oddone.accuracy(normal.labels, test.labels)
+        for rules in (names, *([name] for name in names)):
+            chosen = tuple(rule for rule in detector.rules if rule.rule in rules)
+            scores = sum_of_rules(normal.by_rule, chosen)
+            aurocs = {
+                f"auroc {ood}": oddone.auroc(scores, sum_of_rules(each.by_rule, chosen))
+                for ood, each in oods.items()
+            }
+            row = {"accuracy": right, **aurocs, "mean auroc": fmean(aurocs.values())}
+            if (views, rules) == (len(detector.embedder.views), names):
+                assert detector.calibration is not None  # noqa: S101  (images were held out)
+                anomalous = detector.calibration.anomalous(scores, normal.labels)
+                row["false alarms"] = anomalous.double().mean().item()
+            yield (
+                f"{' + '.join(rules)}, {views} view{'s' * (views > 1)}",
+                {key: round(value, 4) for key, value in row.items()},
+            )
 
 
-def share_of_alarms(normal: Verdicts) -> dict[str, float]:
-    """Return how many of the normal images are called anomalous, if that is decided."""
-    if normal.anomalous is None:
-        return {}
-    return {"false alarms": normal.anomalous.double().mean().item()}
+class RuleScores(NamedTuple):
+    """What each rule of a detector says of some images, and their labels."""
+
+    by_rule: dict[Rule, Tensor]
+    labels: Tensor
+
+
+def rule_scores(detector: Detector, images: ImageSet) -> RuleScores:
+    """Return the scores of all rules by one pass over the images."""
+    size, batch_size = detector.image_size, detector.batch_size
+    batches = process_batches(detector._measure, images, size=size, batch_size=batch_size)
+    measured = [batch.result for batch in batches if batch.result is not None]
+    return RuleScores(
+        {
+            rule: torch.cat([part.rule_scores[rule] for part in measured])
+            for rule in measured[0].rule_scores
+        },
+        torch.cat([part.probabilities.argmax(dim=1) for part in measured]),
+    )
+
+
+def summary(rows: list[dict[str, float]]) -> dict[str, float | list[float]]:
+    """Return the mean over seeds of each number, and below "spread" their standard deviations."""
+    means = {key: round(fmean(row[key] for row in rows), 4) for key in rows[0]}
+    if len(rows) == 1:
+        return dict(means)
+    spreads = {f"spread {key}": round(stdev(row[key] for row in rows), 4) for key in rows[0]}
+    return {**means, **spreads}
 
 
 def finished_run(folder: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
@@ -125,4 +181,4 @@ def curve(history: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_command(main)

@@ -1,4 +1,4 @@
-"""Write the newest records of results/ as the tables of README.md and docs/performance.md."""
+"""Write the newest records of results/ as the tables of README.md and of pages of docs/."""
 
 import json
 import statistics
@@ -9,7 +9,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
+RELIABILITY = ROOT / "docs" / "reliability.md"
 RESULTS = ROOT / "results"
+NO_RECORD = "There is no record of `make {}` yet.\n"
 
 
 def main() -> None:
@@ -31,7 +33,15 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "rules": rules_table(),
             "estimates": estimates_table(),
             "quality": quality_table(),
+            "adaptive": adaptive_table(),
             "speed": speed_table(),
+        },
+        RELIABILITY: {
+            name: content() if all_records(record, "reliability") else NO_RECORD.format(record)
+            for name, record, content in (
+                ("faults", "torture", faults_table),
+                ("soak", "soak", soak_table),
+            )
         },
     }
 
@@ -158,23 +168,64 @@ def quality_table() -> str:
 
 
 def _quality_of(record: dict[str, Any]) -> str:
-    metrics = [name for name in record["results"][0] if name != "inference"]
+    rows = record["results"]
+    metrics = [name for name in rows[0] if name != "inference" and not name.startswith("spread ")]
     head = [
         f"| preset `{record['preset']}` | {' | '.join(metrics)} |",
         "|---" * (len(metrics) + 1) + "|",
     ]
-    rows = [
-        f"| {row['inference']} | "
-        + " | ".join(f"{row[metric]:.1%}" if metric in row else "" for metric in metrics)
-        + " |"
-        for row in record["results"]
+    lines = [
+        f"| {row['inference']} | {' | '.join(_with_spread(row, name) for name in metrics)} |"
+        for row in rows
     ]
+    used = ", ".join(f"{minutes:.1f}" for minutes in record["processor_minutes"])
     source = (
-        f"{record['minutes']:.0f} minutes on {record['machine']['threads']} threads of an "
-        f"{record['machine']['processor']}, {record['views_per_second']:,} views/s, seed "
-        f"{record['seed']}; record: {link_from(PERFORMANCE, record)}."
+        f"{record['minutes']:.0f} minutes of two cores: {record['steps']:,} steps; "
+        f"{used} minutes of processor time on an {record['machine']['processor']}. Mean and "
+        f"standard deviation of {record['seeds']} seeds; record: {link_from(PERFORMANCE, record)}."
     )
-    return "\n".join([*head, *rows, "", source]) + "\n"
+    return "\n".join([*head, *lines, "", source]) + "\n"
+
+
+def _with_spread(row: dict[str, Any], metric: str) -> str:
+    """Return a share in percent, with its standard deviation if there is one; "" if unknown."""
+    if metric not in row:
+        return ""
+    spread = row.get(f"spread {metric}")
+    return f"{row[metric]:.1%}" if spread is None else f"{100 * row[metric]:.1f} ± {spread:.1%}"
+
+
+def adaptive_table() -> str:
+    """Return what views as needed change, on each data set that was measured."""
+    records = {record["source"]: record for record in _by_date("adaptive", "speed")}
+    return "\n".join(map(_adaptive_of, records.values()))
+
+
+def _adaptive_of(record: dict[str, Any]) -> str:
+    table = [
+        (
+            f"| {record['source']} | images | same verdict | views of {record['views']} | "
+            f"anomalous (by all views) | AUROC (by all views) |"
+        ),
+        "|---|---|---|---|---|---|",
+    ]
+    for row in record["results"]:
+        area = ""
+        if "auroc_as_needed" in row:
+            area = f"{row['auroc_as_needed']:.1%} ({row['auroc_by_all']:.1%})"
+        table.append(
+            f"| {row['set']} | {row['images']:,} | {row['same_verdict']:.2%} | "
+            f"{row['views']:.2f} | {row['anomalous_as_needed']:.1%} "
+            f"({row['anomalous_by_all']:.1%}) | {area} |"
+        )
+    (speed,) = record["speed"]
+    low, high = speed["quartiles"]
+    source = (
+        f"On {record['timed_images']} test images {speed['times_as_fast']} times as fast ({low} to "
+        f"{high}). Learned on {record['calibration_images']:,} images, with {record['encoder']} "
+        f"after {record['steps']:,} steps; {next(_records_by_machine([record]))}."
+    )
+    return "\n".join([*table, "", source]) + "\n"
 
 
 def speed_table() -> str:
@@ -222,6 +273,56 @@ def speed_table() -> str:
     source = f"Records: {'; '.join(_records_by_machine(records))}."
     head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
     return "\n".join([*head, *table, "", memory, "", source]) + "\n"
+
+
+def faults_table() -> str:
+    """Return how often each fault was tried, and how often what was promised did not hold."""
+    record = newest("torture", kind="reliability")
+    trials = record["trials"]
+    columns = ("tried", "failed")
+    sums = {column: sum(row[column] for row in trials.values()) for column in columns}
+    table = ["| what was tried | times | failed |", "|---|---|---|"]
+    table += [
+        f"| {name} | {row['tried']:,} | {row['failed']:,} |"
+        for name, row in (trials | {"all": sums}).items()
+    ]
+    length = f"{record['share']:.0%} of the long form."
+    return "\n".join([*table, "", f"{length} {_source(RELIABILITY, record)}"]) + "\n"
+
+
+def soak_table() -> str:
+    """Return what grew and what slowed down while processes worked side by side."""
+    record = newest("soak", kind="reliability")
+    table = [
+        "| process | images | memory | growth an hour (95 %) | files | threads | images/s of CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in record["processes"].items():
+        memory = found["resident_mebibytes"]
+        growth = memory["slope"]
+        cells = [
+            f"{found['images']:,}",
+            f"{memory['last_tenth']:,.0f} MiB, at most {memory['most']:,.0f}",
+            f"{growth['per_hour']:+.1f} MiB ({growth['low']:+.1f} to {growth['high']:+.1f})",
+            *(
+                f"{found[what]['first_tenth']:g} to {found[what]['last_tenth']:g}"
+                for what in ("descriptors", "threads", "images_per_cpu_second")
+            ),
+        ]
+        table.append(f"| {name} | {' | '.join(cells)} |")
+    faults = "; ".join(record["faults"]) or "none"
+    length = f"{record['minutes']:g} minutes, the first {record['warm_up']:.0%} of them warm-up."
+    source = f"{length} Faults: {faults}. {_source(RELIABILITY, record)}"
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def _source(page: Path, record: dict[str, Any]) -> str:
+    """Return on what a record was made, and a link to it."""
+    machine = record["machine"]
+    return (
+        f"On an {machine['processor']} with {machine['system']}, seed {record['seed']}; record: "
+        f"{link_from(page, record)}."
+    )
 
 
 def _records_by_machine(records: Sequence[dict[str, Any]]) -> Iterator[str]:

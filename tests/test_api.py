@@ -70,6 +70,16 @@ def test_where_nothing_is_held_out_there_is_no_threshold() -> None:
     assert oddone.train(SOURCE, tiny_settings(steps=1)).threshold is None
 
 
+def test_rules_count_alike_where_nothing_is_held_out_too() -> None:
+    learned = tiny_settings(steps=1, objective="cross-entropy", rotations="none")
+    detector = oddone.train(SOURCE, learned)
+    assert detector.threshold is None
+    for rule in detector.rules:
+        alone = replace(detector, rules=(rule,))(SOURCE.images).scores.double()
+        assert alone.mean().item() == pytest.approx(0, abs=1e-3)
+        assert alone.std(correction=0).item() == pytest.approx(1, rel=1e-3)
+
+
 def test_a_run_that_is_not_finished_has_no_detector(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", settings(), {})
     with pytest.raises(SettingsError, match="is not finished; go on with oddone train --resume"):

@@ -15,6 +15,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(table, "ROOT", tmp_path)
+    monkeypatch.setattr(table, "RELIABILITY", tmp_path / "docs" / "reliability.md")
     return tmp_path / "results"
 
 
@@ -39,3 +40,19 @@ def test_the_newest_record_is_the_one_with_the_latest_date(results: Path) -> Non
         content = {"date": f"2026-11-16T0{hour}:00:00+00:00"}
         (results / f"{name}-speed-loss.json").write_text(json.dumps(content))
     assert table.newest("loss")["file"] == "results/2026-11-16-060000-speed-loss.json"
+
+
+def test_the_faults_that_were_tried_are_a_table_with_their_sums(results: Path) -> None:
+    trials = {"kill: fit": {"tried": 1200, "failed": 0}, "kill: train": {"tried": 34, "failed": 5}}
+    measure.write_measurements(
+        "torture", kind="reliability", seed=0, packages=[], share=0.5, trials=trials
+    )
+    lines = table.faults_table().splitlines()
+    assert lines[2:5] == [
+        "| kill: fit | 1,200 | 0 |",
+        "| kill: train | 34 | 5 |",
+        "| all | 1,234 | 5 |",
+    ]
+    assert lines[-1].startswith("50% of the long form. On an ")
+    (path,) = results.iterdir()
+    assert lines[-1].endswith(f"record: [torture](../results/{path.name}).")

@@ -1,13 +1,16 @@
 """The benchmarks, so that they still run when somebody wants to measure."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import adaptive
 import preset
 import scoring
 import training
 from oddone.detector import Detector, DetectorSettings
+from oddone.detector.adaptive import ViewStage
 from oddone.encoders import ModelSettings, TrainedNetwork, build_network
 from oddone.training import RunDirectory
 from oddone.training.batches import Batches
@@ -15,6 +18,7 @@ from oddone.training.initialise import initial_network
 from oddone.training.loop import _Trainer
 from oddone.transforms import rotations_and_mirrors
 from runs import tiny_settings, tiny_source
+from small_detector import fitted
 
 
 def test_a_training_step_is_compared_with_the_bare_network(tmp_path: Path) -> None:
@@ -39,6 +43,20 @@ def test_a_detector_is_compared_with_its_network(monkeypatch: pytest.MonkeyPatch
     compared = scoring.measure(detector, images=9)
     assert compared["our_milliseconds"] > 0
     assert compared["peer_milliseconds"] > 0
+
+
+def test_views_as_needed_are_compared_with_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive, "ROUNDS", 2)
+    detector = replace(fitted(), stages=(ViewStage((0, 1), 1.0, 0.0, 0.0, 0.0),))
+    images = tiny_source(images=9).images
+    normal, odd = adaptive.measure_sets(detector, {"test images": images, "odd": images[:4]})
+    assert (normal["images"], normal["views"], odd["views"]) == (9, 2, 2)
+    assert normal["same_verdict"] <= min(normal["same_label"], normal["same_anomalous"]) <= 1
+    assert 0 <= odd["auroc_as_needed"] <= 1
+    assert "auroc_by_all" not in normal
+    assert adaptive.measure_speed(detector, images)["our_milliseconds"] > 0
+    assert adaptive.as_recorded("a=fashion:unseen#test") == "a=fashion:unseen#test"
+    assert adaptive.as_recorded("a=svhn:some/where#test") == "a=svhn:DIR#test"
 
 
 def test_folders_of_the_machine_are_left_out_of_a_record() -> None:

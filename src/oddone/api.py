@@ -9,18 +9,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
 from torch import nn
 
 from oddone.data import ImageSet, load
 from oddone.data.arrays import resize_images
 from oddone.detector import Calibration, Detector
+from oddone.detector.fitting import choose_evenly
 from oddone.device import choose_device
 from oddone.encoders import default_image_size, frozen_network, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.metrics import accuracy
-from oddone.presets import cpu
+from oddone.presets import default
 from oddone.progress import Progress
 from oddone.provenance import machine, now, versions
+from oddone.rng import stream
 from oddone.scoring import score_images
 from oddone.selection import Estimate, fit_frozen
 from oddone.training import (
@@ -136,7 +140,7 @@ def train(
         The images: what `oddone.load` returns, or what it takes, such as a folder with one folder
         per class.
     settings
-        How to train; by default `oddone.presets.cpu()`, ten minutes. `dataclasses.replace` makes
+        How to train; by default `oddone.presets.default`, ten minutes. `dataclasses.replace` makes
         variants.
     out
         A run directory to keep. If it holds an unfinished run with these settings, training goes
@@ -161,9 +165,9 @@ def train(
     8
 
     """
-    settings = cpu() if settings is None else settings
     if isinstance(source, str):
-        source = load(source, size=settings.model.image_size)
+        source = load(source, size=None if settings is None else settings.model.image_size)
+    settings = default(len(source.classes)) if settings is None else settings
     if out is not None:
         run = _open_run(Path(out), source, settings)
         with run.removed_unless_begun():
@@ -192,10 +196,13 @@ def fit_run(
     trained = load_network(run.encoder_path, encoder=encoder).to(choose_device(settings.device))
     split = split_held_out(source, settings)
     detector = Detector.fit(trained, source, indices=split.training, progress=progress)
-    if len(split.held_out) == 0:
-        return replace(detector, provenance=run.provenance)
+    none_held_out = len(split.held_out) == 0
     if len(detector.rules) > 1:
-        detector = detector.standardise(source, indices=split.held_out, progress=progress)
+        # Images that were learned are better than none to see how rules are spread.
+        normal = _some(split.training, source) if none_held_out else split.held_out
+        detector = detector.standardise(source, indices=normal, progress=progress)
+    if none_held_out:
+        return replace(detector, provenance=run.provenance)
     verdicts = score_images(
         detector, source, indices=split.held_out, progress=progress, description="calibrating"
     )
@@ -207,6 +214,13 @@ def fit_run(
         calibration=Calibration.of(verdicts.scores, false_alarms),
         provenance={**run.provenance, "held_out": quality},
     )
+
+
+def _some(indices: Int[np.ndarray, " some"], source: ImageSet) -> Int[np.ndarray, " fewer"]:
+    """Return at most two thousand of the images, of all classes alike."""
+    labels, generator = source.labels[indices], stream(0, "images to standardise by")
+    fewer: Int[np.ndarray, " fewer"] = indices[choose_evenly(labels, 2000, generator=generator)]
+    return fewer
 
 
 def _train_in(

@@ -1,5 +1,6 @@
 """Settings that suit the images, the time and the memory, where nobody has chosen."""
 
+import shutil
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +14,9 @@ from oddone.cli import suited_settings
 from oddone.cli.suited_settings import preset_for, with_suited_batch, with_suited_size
 from oddone.data.notation import look
 from oddone.encoders import is_installed
-from oddone.presets import cpu, pretrained
+from oddone.presets import cpu, mcl, pretrained
 from oddone.training import TrainSettings, plan
-from oddone.training.cost import StepCost
+from oddone.training.cost import RowCost
 from oddone.training.settings_file import read_settings
 from runs import tiny_settings, tiny_source
 
@@ -47,13 +48,13 @@ def icons(tmp_path: Path) -> Path:
     return folder_of(tmp_path / "icons", width=40, height=70)
 
 
-def cost_of(bytes_per_row: float, seconds_per_row: float) -> Callable[..., StepCost]:
-    return lambda *_: StepCost(bytes_per_row, seconds_per_row)
+def cost_of(bytes_per_row: float, seconds_per_row: float) -> Callable[..., RowCost]:
+    return lambda *_: RowCost(bytes_per_row, seconds_per_row)
 
 
 def test_a_folder_is_looked_at_and_nothing_else_is(photos: Path, tmp_path: Path) -> None:
-    assert look(str(photos)) == (12, 100)
-    assert look(f"folder:{photos}") == (12, 100)
+    assert look(str(photos)) == (2, 12, 100)
+    assert look(f"folder:{photos}") == (2, 12, 100)
     assert look(f"flat:{photos}") is None
     assert look("fashion") is None
     assert look(str(tmp_path / "none")) is None
@@ -68,6 +69,12 @@ def test_photographs_get_the_pretrained_preset_and_small_pictures_do_not(
     assert preset_for("fashion", "cpu") == "cpu"
     monkeypatch.setattr(suited_settings, "is_installed", lambda _: False)
     assert preset_for(str(photos), "cpu") == "cpu"
+
+
+def test_small_pictures_of_one_class_are_told_apart_by_their_poses(icons: Path) -> None:
+    second = sorted(path for path in icons.iterdir() if path.is_dir())[1]
+    shutil.rmtree(second)
+    assert preset_for(str(icons), "cpu") == "mcl"
 
 
 @needs_weights
@@ -104,7 +111,7 @@ def test_a_size_is_chosen_for_folders_alone_and_where_nobody_has(
     photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plan, "measure_cost", cost_of(1.0, 0.001))
-    assert with_suited_size(cpu(), str(photos)) == sized(cpu(), 64)  # the largest up to 100
+    assert with_suited_size(mcl(), str(photos)) == sized(mcl(), 64)  # the largest up to 100
     assert "seen about 25,000 times" in capsys.readouterr().out
     for settings, source in (
         (sized(cpu(), 48), str(photos)),
@@ -138,7 +145,7 @@ def test_few_epochs_are_told_with_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(suited_settings, "measure_cost", cost_of(1.0, 1.0))
-    settings = replace(cpu(), minutes=10.0)
+    settings = replace(mcl(), minutes=10.0)
     assert with_suited_batch(settings, tiny_source(), keep_batch=False) == settings
     noted = capsys.readouterr().err
     assert "in 10 minutes each of 48 images is seen about 6.2 times, and ten times is" in noted

@@ -261,11 +261,16 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
         ([photos, "--start", tmp_path], "holds no encoder.safetensors; name the file"),
         ([photos, "--start", first / "detector.oddone"], "is a detector, not an encoder"),
         ([photos, "--start", tmp_path / "none"], "none does not exist"),
+        ([photos, "--start", first, "--sha256", "0" * 64], f", not {'0' * 64}; do not use it"),
+        ([photos, "--sha256", "0" * 64], "of the encoder to start from; name it with --start"),
     ):
         code, _, complained = run_oddone("train", *map(str, words), *SMALL, "--out", str(out))
         assert code == 2
         assert message in complained
         assert not out.exists()
+    digest = hashlib.sha256((first / "encoder.safetensors").read_bytes()).hexdigest()
+    pinned = [str(photos), "--start", str(first), "--sha256", digest]
+    assert run_oddone("train", *pinned, *SMALL, "--out", str(out))[0] == 0
 
 
 def test_outliers_are_loaded_at_the_size_of_the_images_and_again_to_go_on(

@@ -45,10 +45,10 @@ def test_images_of_one_colour_are_whitened_to_finite_filters() -> None:
     assert network(torch.full((3, 3, 16, 16), 0.5)).isfinite().all()
 
 
-def test_all_but_the_first_filters_are_trained() -> None:
+def test_all_but_the_first_layer_is_trained() -> None:
     network = seeded()
     frozen = [name for name, weight in network.named_parameters() if not weight.requires_grad]
-    assert frozen == ["patches.weight"]
+    assert frozen == ["patches.weight", "patches.bias"]
 
 
 def test_convolutions_begin_by_handing_on_their_channels() -> None:

@@ -142,6 +142,13 @@ def test_the_split_follows_from_the_seed() -> None:
     assert split_held_out(source, replace(settings, seed=8)).held_out.tolist() != again.tolist()
 
 
+def test_no_more_of_a_class_is_held_out_than_a_threshold_needs() -> None:
+    source = tiny_source(images=60, classes=3)
+    split = split_held_out(source, tiny_settings(held_out=0.5, held_out_at_most=4))
+    assert np.bincount(source.labels[split.held_out]).tolist() == [4, 4, 4]
+    assert len(split.training) == 48
+
+
 def test_training_never_sees_what_is_held_out() -> None:
     source, settings = tiny_source(images=60), tiny_settings(held_out=0.25)
     batches = Batches(source, settings)

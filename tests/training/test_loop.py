@@ -306,3 +306,16 @@ def test_muon_and_a_poolnet_stopped_and_resumed_equal_never_stopped(tmp_path: Pa
     assert train_network(tiny_source(), settings, parts).finished
     assert_same_weights(whole, parts)
     assert losses(whole) == losses(parts)
+
+
+def test_the_history_adds_up_processor_time_over_interruptions(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", tiny_settings(steps=4))
+    assert run.processor_seconds == 0
+    train_until(2, tiny_source(), run)
+    before = run.processor_seconds
+    assert before > 0
+    train_network(tiny_source(), run.settings, run)
+    times = [line["processor_seconds"] for line in run.history()]
+    assert times == sorted(times)
+    assert times[1] == before
+    assert run.processor_seconds == times[-1] > before

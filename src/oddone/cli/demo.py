@@ -26,7 +26,7 @@ from oddone.errors import SettingsError
 from oddone.evaluation import Evaluation, as_json, evaluate, evaluate_scores
 from oddone.files import write_json
 from oddone.metrics import accuracy
-from oddone.presets import classifier, demo as demo_settings
+from oddone.presets import cpu, demo as demo_settings
 from oddone.report import draw_explanation, save_figure
 from oddone.scoring import score_images
 from oddone.training import RunDirectory, TrainSettings, split_held_out
@@ -102,7 +102,7 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
     detector = fit_and_save_detector(run, images.training)
     say(f"   {describe_threshold(detector)}")
     say("2. For comparison, cross-entropy: the same network for as long, by its own recipe")
-    plain = replace(classifier(), minutes=settings.minutes)
+    plain = replace(cpu(), minutes=settings.minutes, model=settings.model)
     run_of_classifier = _train(out / "cross-entropy", images.training, plain)
     say("3. Garments never shown, and digits")
     with progress_bar() as progress:

@@ -11,7 +11,7 @@ from oddone.data.folder import sizes_up_to
 from oddone.data.notation import look
 from oddone.device import choose_device
 from oddone.encoders import default_image_size, is_installed, is_pretrained
-from oddone.presets import pretrained
+from oddone.presets import mcl, pretrained
 from oddone.training import TrainSettings
 from oddone.training.cost import measure_cost
 from oddone.training.plan import (
@@ -29,11 +29,16 @@ SHORTEST_SIDE_OF_PHOTOGRAPHS = 96
 def preset_for(source: str, otherwise: str) -> str:
     """Return the preset for images of which nothing else is known.
 
-    That is "pretrained" for a folder of photographs, if its encoder is installed.
+    That is "pretrained" for a folder of photographs, if its encoder is installed, and "mcl" for a
+    folder of other pictures with one class, which leaves a classifier nothing to tell apart.
     """
-    seen = look(source) if is_installed(pretrained().model.encoder_name) else None
-    photographs = seen is not None and seen.side >= SHORTEST_SIDE_OF_PHOTOGRAPHS
-    return pretrained.__name__ if photographs else otherwise
+    seen = look(source)
+    if seen is None:
+        return otherwise
+    photographs = seen.side >= SHORTEST_SIDE_OF_PHOTOGRAPHS
+    if photographs and is_installed(pretrained().model.encoder_name):
+        return pretrained.__name__
+    return mcl.__name__ if seen.classes == 1 else otherwise
 
 
 def say_what_is_pretrained(settings: TrainSettings) -> None:

@@ -67,6 +67,7 @@ def train(
     out: Path | None = None,
     resume: Path | None = None,
     start: Path | None = None,
+    sha256: str | None = None,
     outliers: str | None = None,
     leave_out: str | None = None,
     overwrite: Annotated[bool, Parameter(negative=())] = False,
@@ -95,6 +96,8 @@ def train(
         it gets a new length in all; with --source its images are found in another place.
     start
         A finished run, or its encoder.safetensors: begin with the weights of that encoder.
+    sha256
+        The SHA-256 that the encoder.safetensors of --start must have, as `sha256sum` prints it.
     outliers
         Images of no class, named like SOURCE, for outlier exposure: cross-entropy is to find all
         classes equally likely for them.
@@ -116,6 +119,8 @@ def train(
     keep_batch
         Whether batch.images was chosen by the user.
     """
+    if sha256 is not None and start is None:
+        raise SettingsError("--sha256 is that of the encoder to start from; name it with --start")
     if resume is not None:
         run = RunDirectory.open(resume)
         with run.locked():
@@ -141,7 +146,7 @@ def train(
     provenance = provenance_of(source, loaded, settings, strict=strict)
     if leave_out is not None:
         provenance["left_out"] = {"class": leave_out}
-    inputs, more = _load_the_rest(images, outliers, start, settings, strict=strict)
+    inputs, more = _load_the_rest(images, outliers, start, settings, sha256=sha256, strict=strict)
     inputs = inputs._replace(left_out=left_out)
     provenance |= more
     run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
@@ -211,6 +216,7 @@ def _load_the_rest(
     start: Path | None,
     settings: TrainSettings,
     *,
+    sha256: str | None,
     strict: bool,
 ) -> tuple[TrainInputs, dict[str, Any]]:
     """Return what a new run is trained on, and the provenance of all but its images.
@@ -231,7 +237,7 @@ def _load_the_rest(
         provenance["outliers"] = describe_images(outliers, outlier_images, size=size, strict=strict)
     if start is not None:
         encoder_path = file_or_in_run(start, ENCODER_NAME)
-        network = load_network(encoder_path)
+        network = load_network(encoder_path, sha256=sha256)
         provenance["start"] = describe_encoder(encoder_path)
     initial_network(images, settings, start=network)  # to fail before there is a run directory
     return TrainInputs(images, outlier_images, network), provenance

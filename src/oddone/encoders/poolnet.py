@@ -26,14 +26,14 @@ LEAST_PIXELS = 16
 class PoolNet(nn.Module):
     """Whitened patches, then blocks of two convolutions that each halve the maps, then a maximum.
 
-    The filters of the first layer are not trained: `whiten` takes them from images. Until then they
-    are random.
+    The first layer is not trained: `whiten` takes it from images. Until then it is random. No
+    gradient has to reach the largest maps, which would take a seventh of a step.
     """
 
     def __init__(self, widths: Sequence[int] = (32, 64, 128)) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, 2 * WHITENED, PATCH)
-        self.patches.weight.requires_grad = False
+        self.patches.requires_grad_(requires_grad=False)
         self.activation = nn.GELU()
         channels = [2 * WHITENED, *widths]
         self.blocks = nn.Sequential(

@@ -40,14 +40,15 @@ class HeldOutSplit(NamedTuple):
 def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
     """Return which images are trained on, and which `settings.held_out` keeps aside.
 
-    Of every class the same share, rounded down, is kept aside: normal, labelled images that are
-    new to the encoder, to calibrate a detector with.
+    Of every class the same share, rounded down and up to a limit, is kept aside: normal, labelled
+    images that are new to the encoder, to calibrate a detector with.
     """
     shuffled = torch.randperm(len(source), generator=stream(settings.seed, "held out")).numpy()
     aside = np.zeros(len(source), dtype=bool)
     for label in np.unique(source.labels):
         members = shuffled[source.labels[shuffled] == label]
-        aside[members[: int(settings.held_out * len(members))]] = True
+        wanted = min(int(settings.held_out * len(members)), settings.held_out_at_most)
+        aside[members[:wanted]] = True
     return HeldOutSplit(np.flatnonzero(~aside), np.flatnonzero(aside))
 
 
@@ -193,7 +194,7 @@ def _check_one_class(settings: TrainSettings) -> None:
     if settings.rotations != "task" and settings.objective in {"mcl", "supclr", "cross-entropy"}:
         raise SettingsError(
             f"with one class and rotations={settings.rotations!r} there is nothing to tell apart; "
-            f"choose rotations='task', so that poses are told apart, or objective='simclr'"
+            f"choose rotations='task', so that poses are told apart, as in the preset mcl"
         )
 
 

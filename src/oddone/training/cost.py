@@ -20,7 +20,7 @@ SPARE = 1.5
 space of convolutions come on top. Measured: 1.47 (resnet10-w16) and 1.17 (efficientnet-lite0)."""
 
 
-class StepCost(NamedTuple):
+class RowCost(NamedTuple):
     """What each row of a batch costs."""
 
     bytes_per_row: float
@@ -29,7 +29,7 @@ class StepCost(NamedTuple):
     """On the CPU, there and back through the network."""
 
 
-def measure_cost(settings: TrainSettings, image_size: int) -> StepCost:
+def measure_cost(settings: TrainSettings, image_size: int) -> RowCost:
     """Return what a row of a batch costs, by taking a few of them through a new network."""
     with torch.random.fork_rng(devices=[]):
         network = build_network(settings.model.encoder_name, settings.model, image_size)
@@ -44,7 +44,7 @@ def measure_cost(settings: TrainSettings, image_size: int) -> StepCost:
     network(images).embeddings.square().sum().backward()
     seconds = time.perf_counter() - began
     views = 4 * images[0].numel() * COPIES_OF_VIEWS
-    return StepCost(SPARE * (sum(kept.values()) / ROWS + views), seconds / ROWS)
+    return RowCost(SPARE * (sum(kept.values()) / ROWS + views), seconds / ROWS)
 
 
 @contextmanager

@@ -209,6 +209,7 @@ class _Trainer:
     def run_steps(self, watch: Callable[[StepReport], None], stop: Callable[[], bool]) -> bool:
         """Train to the end, or until told to stop; return whether it was told to."""
         before, began = self.seconds, time.monotonic()
+        processor_began = time.process_time() - self.run.processor_seconds
         saved_at, stopped = began, False
         self.network.train()
         with self._worker_threads() as workers:
@@ -216,7 +217,13 @@ class _Trainer:
             while self.share < 1 and not stopped:
                 report = steps.next()
                 self.seconds = before + time.monotonic() - began
-                self.run.append_history({**report._asdict(), "seconds": round(self.seconds, 3)})
+                self.run.append_history(
+                    {
+                        **report._asdict(),
+                        "seconds": round(self.seconds, 3),
+                        "processor_seconds": round(time.process_time() - processor_began, 3),
+                    }
+                )
                 watch(report)
                 stopped = stop()
                 if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from oddone.training.cost import StepCost, measure_cost
+from oddone.training.cost import RowCost, measure_cost
 from oddone.training.settings import TrainSettings
 
 WANTED_EPOCHS = 100
@@ -28,7 +28,7 @@ def rows_per_image(settings: TrainSettings) -> int:
     return settings.poses_per_image * settings.views
 
 
-def epochs_in_time(settings: TrainSettings, images: int, cost: StepCost) -> float:
+def epochs_in_time(settings: TrainSettings, images: int, cost: RowCost) -> float:
     """Return about how often each of the images will be seen; infinity where no time is set."""
     minutes = math.inf if settings.minutes is None else settings.minutes
     return 60 * minutes / (images * rows_per_image(settings) * cost.seconds_per_row)
@@ -46,13 +46,13 @@ def plan_image_size(settings: TrainSettings, images: int, sizes: Sequence[int]) 
     return plan
 
 
-def bytes_of_step(settings: TrainSettings, images: int, cost: StepCost) -> float:
+def bytes_of_step(settings: TrainSettings, images: int, cost: RowCost) -> float:
     """Return about how much memory a step takes, if that many images are trained on."""
     at_once = min(settings.batch.images, images)
     return at_once * rows_per_image(settings) * cost.bytes_per_row
 
 
-def cut_batch(settings: TrainSettings, cost: StepCost) -> TrainSettings:
+def cut_batch(settings: TrainSettings, cost: RowCost) -> TrainSettings:
     """Return the settings with as many images a step as fit into two gigabytes, eight at least."""
     fitting = int(MOST_BYTES / (rows_per_image(settings) * cost.bytes_per_row))
     images = max(SMALLEST_BATCH, fitting)

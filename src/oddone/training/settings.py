@@ -117,8 +117,8 @@ class TrainSettings:
     --------
     >>> from dataclasses import replace
     >>> from oddone.presets import cpu
-    >>> replace(cpu(), minutes=30.0, objective="supclr").batch.images
-    128
+    >>> replace(cpu(), minutes=30.0).batch.images
+    256
 
     """
 
@@ -153,6 +153,8 @@ class TrainSettings:
     """How views are cut out and coloured."""
     held_out: float = 0.1
     """The share of every class that is kept aside, to calibrate the detector with."""
+    held_out_at_most: int = 200
+    """How many images of a class are kept aside at most: a threshold needs no more."""
     seed: int = 0
     """What all randomness follows from."""
     device: DeviceName = "auto"
@@ -183,6 +185,11 @@ class TrainSettings:
         if not 0 <= self.held_out < 1:
             raise SettingsError(
                 f"held_out={self.held_out}: choose a share from 0 (train on all images) to 1, not 1"
+            )
+        if self.held_out_at_most < 1:
+            raise SettingsError(
+                f"held_out_at_most={self.held_out_at_most}: choose 1 or more; to train on all "
+                f"images, set held_out=0"
             )
         if self.model.head_dim is None:
             raise SettingsError(
