@@ -7,6 +7,7 @@ fitted on 70 % of their images; the rest, and the unseen, tell the truth.
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def main(
         arguments=" ".join(["SOURCE", *sys.argv[2:]]),
         seed=0,
         packages=["numpy", "scikit-learn"],
-        source=source.split(":", maxsplit=1)[0],
+        source=Path(source).name if Path(source).is_dir() else source.split(":", maxsplit=1)[0],
         known=known,
         encoder=encoder,
         image_size=size,

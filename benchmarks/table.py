@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -278,14 +279,16 @@ def speed_table() -> str:
 def faults_table() -> str:
     """Return how often each fault was tried, and how often what was promised did not hold."""
     record = newest("torture", kind="reliability")
-    trials = record["trials"]
-    columns = ("tried", "failed")
-    sums = {column: sum(row[column] for row in trials.values()) for column in columns}
-    table = ["| what was tried | times | failed |", "|---|---|---|"]
-    table += [
-        f"| {name} | {row['tried']:,} | {row['failed']:,} |"
-        for name, row in (trials | {"all": sums}).items()
-    ]
+    trials = sorted(record["trials"].items())
+    groups = {
+        kind: list(members)
+        for kind, members in groupby(trials, key=lambda trial: trial[0].split(": ")[0])
+    }
+    table = ["| fault | of or with | times | failed |", "|---|---|---|---|"]
+    for kind, members in (groups | {"all": trials}).items():
+        names = ", ".join(name.removeprefix(f"{kind}: ") for name, _ in members)
+        tried, failed = (sum(row[column] for _, row in members) for column in ("tried", "failed"))
+        table.append(f"| {kind} | {'' if kind == 'all' else names} | {tried:,} | {failed:,} |")
     length = f"{record['share']:.0%} of the long form."
     return "\n".join([*table, "", f"{length} {_source(RELIABILITY, record)}"]) + "\n"
 
