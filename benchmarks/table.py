@@ -278,8 +278,8 @@ def speed_table() -> str:
 
 def faults_table() -> str:
     """Return how often each fault was tried, and how often what was promised did not hold."""
-    record = newest("torture", kind="reliability")
-    trials = sorted(record["trials"].items())
+    records = {record["part"]: record for record in _by_date("torture", "reliability")}
+    trials = sorted(trial for record in records.values() for trial in record["trials"].items())
     groups = {
         kind: list(members)
         for kind, members in groupby(trials, key=lambda trial: trial[0].split(": ")[0])
@@ -289,8 +289,12 @@ def faults_table() -> str:
         names = ", ".join(name.removeprefix(f"{kind}: ") for name, _ in members)
         tried, failed = (sum(row[column] for _, row in members) for column in ("tried", "failed"))
         table.append(f"| {kind} | {'' if kind == 'all' else names} | {tried:,} | {failed:,} |")
-    length = f"{record['share']:.0%} of the long form."
-    return "\n".join([*table, "", f"{length} {_source(RELIABILITY, record)}"]) + "\n"
+    sources = " ".join(
+        f"{record['part'] or 'All'}: {record['share']:.0%} of the long form. "
+        f"{_source(RELIABILITY, record)}"
+        for record in records.values()
+    )
+    return "\n".join([*table, "", sources]) + "\n"
 
 
 def soak_table() -> str:

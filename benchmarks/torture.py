@@ -1,13 +1,15 @@
 """The long form of tests/faults: what oddone was put through, and what of it it did not survive.
 
-python benchmarks/torture.py [SHARE [PYTEST OPTIONS]]
+python benchmarks/torture.py [SHARE [PART]]
 
-SHARE is how much of the long form is tried: 1 unless set. The figures go into a record in results/,
-unless options of pytest, such as -k kill, leave out some of the tests.
+SHARE is how much of the long form is tried: 1 unless set. PART chooses tests as pytest's -k does,
+such as kill or "not kill", so that parts can be tried one after the other; each leaves a record of
+its own in results/.
 """
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,13 +22,13 @@ from measure import RESULTS, write_measurements
 TESTS = "tests/faults"
 
 
-def main(share: str = "1", *options: str) -> int:
+def main(share: str = "1", part: str = "") -> int:
     """Try everything, print and record the figures, and return the exit code of pytest."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.jsonl"
         figures.touch()
         code = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "pytest", TESTS, "-q", *options],
+            [sys.executable, "-m", "pytest", TESTS, "-q", "-k", part],
             cwd=RESULTS.parent,
             env={
                 **os.environ,
@@ -37,17 +39,17 @@ def main(share: str = "1", *options: str) -> int:
         ).returncode
         sums = summed([json.loads(line) for line in figures.read_text().splitlines()])
     print_sums(sums)
-    if not options:
-        write_measurements(
-            "torture",
-            kind="reliability",
-            seed=0,
-            packages=["numpy", "pillow", "safetensors", "pyarrow"],
-            arguments=share,
-            share=float(share),
-            passed=code == 0,
-            trials=sums,
-        )
+    write_measurements(
+        "torture",
+        kind="reliability",
+        seed=0,
+        packages=["numpy", "pillow", "safetensors", "pyarrow"],
+        arguments=shlex.join([share, part] if part else [share]),
+        share=float(share),
+        part=part,
+        passed=code == 0,
+        trials=sums,
+    )
     return code
 
 
