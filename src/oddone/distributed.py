@@ -133,6 +133,7 @@ def joined(join_seconds: float = JOIN_SECONDS) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, it ends by itself
         if not _is_first_to_fail(store) and isinstance(error, OddOneError | OSError):
             raise SystemExit(EXIT_ERROR) from error
         raise
@@ -151,10 +152,12 @@ def _join(seconds: float) -> Any:
             )
         torch.cuda.set_device(place)
     try:
-        store, number, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
+        shared, number, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # each has notes of its own
+        store = dist.distributed_c10d.PrefixStore(f"oddone {attempt}", shared)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=dist.distributed_c10d.PrefixStore("oddone", store),
+            store=store,
             rank=number,
             world_size=size,
             timeout=timedelta(seconds=EXCHANGE_SECONDS),
@@ -179,7 +182,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _is_first_to_fail(store: Any) -> bool:
     try:
-        return bool(store.add("oddone failures", 1) == 1)
+        return bool(store.add("failures", 1) == 1)
     except RuntimeError:  # the process that kept the store is gone
         return True
 
@@ -195,8 +198,8 @@ def _exchange() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise ProcessError(
-            f"process {rank()} of {count()} lost the others ({_first_line(error)}); what is saved "
-            f"stays, so go on with oddone train --resume"
+            f"process {rank()} of {count()} lost the others: one has ended, or cannot be reached; "
+            f"what is saved stays, so go on with oddone train --resume"
         ) from error
 
 
