@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from oddone import distributed
-from oddone.density import Moments
 from oddone.detector.fitting import PosedEmbeddings, fit_statistics
 from oddone.encoders import TrainedNetwork
 from oddone.scoring import ImageBatch
@@ -120,7 +119,7 @@ def fit() -> dict[str, Tensor]:
     fitted = fit_statistics(
         embed, network, source, indices, moments_of=["pixels"], samples_of={"pixels": places}
     )
-    moments: Moments = fitted.moments["pixels"]
+    moments = fitted.moments["pixels"]
     return {
         "count": moments.count,
         "mean": moments.mean,
@@ -133,5 +132,3 @@ def go_on(folder: Path) -> None:
     """Train a run to its end, from where it is."""
     run = RunDirectory.open(folder)
     train_network(tiny_source(), run.settings, run)
-
-

@@ -106,9 +106,7 @@ def test_batch_norm_sees_the_rows_of_all_processes(groups: Path, size: int) -> N
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_moments_and_samples_of_several_processes_are_those_of_one(
-    groups: Path, size: int
-) -> None:
+def test_moments_and_samples_of_several_processes_are_those_of_one(groups: Path, size: int) -> None:
     assert_same(load_file(groups / str(size) / "fit.safetensors"), fit(), most=1e-12)
 
 

@@ -1,13 +1,15 @@
 """Batch norm over the rows of all processes, on CPUs too, which `nn.SyncBatchNorm` refuses."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from oddone import distributed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @distributed.when_several
