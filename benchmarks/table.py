@@ -338,11 +338,11 @@ def loss_of_many_table() -> str:
         "| processes | rows | loss and gradient | by the model | memory | by the model |",
         "|---|---|---|---|---|---|",
     ]
-    for row in record["small"]:
-        table.append(
-            f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.2f} s | | "
-            f"{row['mebibytes']:.0f} MiB | |"
-        )
+    table += [
+        f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.2f} s | | "
+        f"{row['mebibytes']:.0f} MiB | |"
+        for row in record["small"]
+    ]
     row, predicted = record["large"], record["large"]["predicted"]
     table.append(
         f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.1f} s | "
