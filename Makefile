@@ -62,6 +62,9 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/decoding.py
+	$(BIN)/python benchmarks/processes.py
+	$(BIN)/python benchmarks/chunks.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/table.py
 
 soak: $(READY)

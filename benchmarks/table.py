@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
+SCALE = ROOT / "docs" / "scale.md"
 RESULTS = ROOT / "results"
 NO_RECORD = "There is no record of `make {}` yet.\n"
 
@@ -36,6 +37,11 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "quality": quality_table(),
             "adaptive": adaptive_table(),
             "speed": speed_table(),
+        },
+        SCALE: {
+            "loss of many processes": loss_of_many_table(),
+            "two processes": two_processes_table(),
+            "chunks": chunks_table(),
         },
         RELIABILITY: {
             name: content() if all_records(record, "reliability") else NO_RECORD.format(record)
@@ -330,6 +336,82 @@ def _source(page: Path, record: dict[str, Any]) -> str:
         f"On an {machine['processor']} with {machine['system']}, seed {record['seed']}; record: "
         f"{link_from(page, record)}."
     )
+
+
+def loss_of_many_table() -> str:
+    """Return what the loss takes in one of many processes, and what a model says of it."""
+    record = newest("scale")
+    table = [
+        "| processes | rows | loss and gradient | by the model | memory | by the model |",
+        "|---|---|---|---|---|---|",
+    ]
+    table += [
+        f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.2f} s | | "
+        f"{row['mebibytes']:.0f} MiB | |"
+        for row in record["small"]
+    ]
+    row, predicted = record["large"], record["large"]["predicted"]
+    table.append(
+        f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.1f} s | "
+        f"{predicted['seconds']:.1f} s | {row['mebibytes']:.0f} MiB | "
+        f"{predicted['mebibytes']:.0f} MiB |"
+    )
+    model = record["model"]
+    gathers = ", ".join(
+        f"{row['milliseconds']:.1f} ms between {row['processes']} processes"
+        for row in record["gather"]
+    )
+    source = (
+        f"The model: {model['nanoseconds_per_pair']:.1f} ns of one core for every pair of rows, "
+        f"and {model['bytes_per_row']:,.0f} bytes a row above "
+        f"{model['mebibytes_at_least']:.0f} MiB. An all-gather of {record['rows_each']:,} rows of "
+        f"{record['dim']} numbers each took {gathers} (median, gloo, one busy machine). Record: "
+        f"{link_from(SCALE, record)}, on an {record['machine']['processor']}."
+    )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def two_processes_table() -> str:
+    """Return how fast two processes are beside one with two threads."""
+    record = newest("processes")
+    table = [
+        (
+            "| `batch.parts` | two processes, a thread each | one process, two threads | ratio "
+            "(quartiles) |"
+        ),
+        "|---|---|---|---|",
+    ]
+    table += [
+        f"| {row['parts']} | {row['rows_per_second_of_two_processes']:,} rows/s | "
+        f"{row['rows_per_second_of_two_threads']:,} rows/s | {row['ratio']} "
+        f"({row['quartiles'][0]} to {row['quartiles'][1]}) |"
+        for row in record["speed"]
+    ]
+    (encoder,) = {row["encoder"] for row in record["speed"]}
+    source = (
+        f"The preset `mcl` ({encoder}), {record['speed'][0]['rounds']} interleaved rounds; record: "
+        f"{link_from(SCALE, record)}, on an {record['machine']['processor']}."
+    )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def chunks_table() -> str:
+    """Return the memory of batches in chunks beside that of a whole batch."""
+    record = newest("chunks")
+    table = [
+        (
+            "| encoder | pixels | a whole batch | in chunks of "
+            f"{record['chunk']} | features and embeddings of all rows |"
+        ),
+        "|---|---|---|---|---|",
+    ]
+    table += [
+        f"| {row['encoder']} | {row['image_size']} | {row['whole_rows']:,} rows: "
+        f"{row['whole_mebibytes']:,.0f} MiB | {row['rows']:,} rows: "
+        f"{row['chunked_mebibytes']:,.0f} MiB | {row['embeddings_mebibytes']:.0f} MiB |"
+        for row in record["memory"]
+    ]
+    return "\n".join([*table, "", f"Record: {link_from(SCALE, record)}."]) + "\n"
 
 
 def _records_by_machine(records: Sequence[dict[str, Any]]) -> Iterator[str]:

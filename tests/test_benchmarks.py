@@ -7,6 +7,7 @@ import pytest
 
 import adaptive
 import preset
+import scale
 import scoring
 import training
 from oddone.detector import Detector, DetectorSettings
@@ -76,3 +77,23 @@ def test_a_curve_is_the_mean_loss_of_each_fiftieth_of_a_run() -> None:
         {"step": 2, "loss": 2},
         {"step": 3, "loss": 3},
     ]
+
+
+def test_the_model_of_many_processes_is_that_of_few() -> None:
+    small = [
+        {"rows": rows, "seconds": 3e-9 * rows**2, "mebibytes": 10 + rows / 1024}
+        for rows in (2048, 4096, 8192)
+    ]
+    model = scale.cost_model(small)
+    assert model == {
+        "nanoseconds_per_pair": 3.0,
+        "bytes_per_row": 1024.0,
+        "mebibytes_at_least": 10.0,
+    }
+    assert scale.model_of(model, 65536) == {"seconds": 12.88, "mebibytes": 74.0}
+
+
+def test_one_of_several_processes_measures_its_loss() -> None:
+    measured = scale.step_of_rank(2)
+    assert measured["rows"] == 2 * scale.ROWS_EACH
+    assert measured["seconds"] > 0

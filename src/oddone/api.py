@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 from torch import nn
 
+from oddone import distributed
 from oddone.data import ImageSet, load
 from oddone.data.arrays import resize_images
 from oddone.detector import Calibration, Detector
@@ -238,6 +239,7 @@ def _train_in(
     return detector
 
 
+@distributed.by_first
 def keep_detector(run: RunDirectory, detector: Detector) -> None:
     """Save the detector of a run in its directory, and what it says of itself beside it."""
     detector.save(run.detector_path)

@@ -5,7 +5,8 @@
     │   └── InUseError   another process is at work in that folder
     ├── DataError        the data cannot support what was asked
     ├── ArtifactError    a file is no detector that can be trusted
-    └── DivergedError    training has left the numbers; earlier checkpoints are good
+    ├── DivergedError    training has left the numbers; earlier checkpoints are good
+    └── ProcessError     another process of the run has ended, or cannot be reached
 
     SettingsWarning (UserWarning)    legal settings that the paper advises against
     DataWarning (UserWarning)        data that support what was asked, but barely
@@ -53,6 +54,10 @@ class ArtifactError(OddOneError):
 
 class DivergedError(OddOneError):
     """The loss is no longer a number; the message says at which step and what to change."""
+
+
+class ProcessError(OddOneError):
+    """Another process of a run has ended or cannot be reached; the message says how to go on."""
 
 
 class SettingsWarning(UserWarning):

@@ -11,7 +11,7 @@ from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
 from oddone.training import BatchSettings, TrainSettings, split_held_out, train_network
 from oddone.training.batches import Batches, ExposedBatches, check_source, colour_views
-from oddone.transforms import AugmentSettings, rotate
+from oddone.transforms import AugmentSettings, CroppedViews, rotate
 from runs import tiny_settings, tiny_source
 
 CPU = torch.device("cpu")
@@ -74,16 +74,11 @@ def test_a_step_is_the_same_whoever_asks_for_it() -> None:
 
 def test_two_parts_of_a_step_are_its_two_views_of_every_image() -> None:
     batches = Batches(tiny_source(), tiny_settings())
-    whole, parts = colour_views(batches.make(5, CPU).views), batches.make(5, CPU).views.parts(2)
-    first, second = map(colour_views, parts)
-    torch.testing.assert_close(torch.cat([first, second]), whole)
+    whole, again = (batches.make(5, CPU).views for _ in range(2))
+    assert isinstance(again, CroppedViews)
+    first, second = map(colour_views, again.split([12, 12]))
+    torch.testing.assert_close(torch.cat([first, second]), colour_views(whole))
     assert batches.rows(5).parents.tolist() == 2 * list(range(12))
-
-
-@pytest.mark.parametrize(("wanted", "rows"), [(5, [4, 5, 5, 5, 5]), (100, [2] * 12), (1, [24])])
-def test_no_part_has_less_than_two_rows(wanted: int, rows: list[int]) -> None:
-    views = Batches(tiny_source(), tiny_settings()).make(0, CPU).views
-    assert [len(part.views) for part in views.parts(wanted)] == rows
 
 
 def test_cross_entropy_sees_one_view() -> None:

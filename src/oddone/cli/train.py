@@ -8,9 +8,11 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import App, Parameter
 
+from oddone import distributed
 from oddone.api import keep_detector
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
+from oddone.cli.processes import as_one_process, start_processes
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
 from oddone.cli.suited_settings import (
     say_what_is_pretrained,
@@ -22,6 +24,7 @@ from oddone.cli.train_options import (
     ALIASES,
     DEFAULT_PRESET,
     HelpOfPreset,
+    flags_of,
     resolve_settings,
     use_full_names,
 )
@@ -39,6 +42,7 @@ from oddone.errors import DataError, SettingsError
 from oddone.files import ENCODER_NAME, file_or_in_run
 from oddone.metrics import auroc
 from oddone.presets import PRESETS
+from oddone.provenance import versions
 from oddone.scoring import score_images
 from oddone.training import (
     Outcome,
@@ -49,6 +53,7 @@ from oddone.training import (
 from oddone.training.batches import Batches, check_outliers, check_source
 from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.initialise import initial_network
+from oddone.training.settings_file import from_dict, to_dict
 
 CPU = PRESETS[DEFAULT_PRESET]()
 ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
@@ -75,6 +80,7 @@ def train(
     preset: str | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
+    processes: int = 1,
     keep_batch: Annotated[bool, Parameter(show=False, negative=())] = False,
     aliases: Annotated[tuple[str, ...], ALIAS] = (),  # noqa: ARG001  (`use_full_names` reads it)
     settings: Annotated[TrainSettings, Parameter(name="*", negative_iterable=())] = CPU,
@@ -116,42 +122,93 @@ def train(
         A TOML file with settings, such as the settings.toml of another run.
     tensorboard
         Write the history for TensorBoard too.
+    processes
+        How many processes on this machine train as one, each on a share of every batch; for several
+        machines, start oddone by torchrun.
     keep_batch
         Whether batch.images was chosen by the user.
     """
+    if processes != 1:
+        return start_processes(processes)
     if sha256 is not None and start is None:
         raise SettingsError("--sha256 is that of the encoder to start from; name it with --start")
-    if resume is not None:
-        run = RunDirectory.open(resume)
-        with run.locked():
-            inputs = _load_again(run, source)
-            if settings != run.settings:
-                _extend(run, settings, inputs.images)
-            return _train(run, inputs, tensorboard=tensorboard)
-    if source is None or out is None:
-        raise SettingsError(
-            "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
+    with as_one_process():
+        distributed.check_same({**versions("numpy"), **flags_of(settings)})
+        if resume is not None:
+            return _go_on(resume, source, settings, tensorboard=tensorboard)
+        if source is None or out is None:
+            raise SettingsError(
+                "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
+            )
+        if _is_restarted(out):
+            return _go_on(out, None, None, tensorboard=tensorboard)
+        RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
+        say_what_is_pretrained(settings)
+        if start is None:
+            settings = _chosen_by_first(lambda: with_suited_size(settings, source))
+        loaded = _load_and_describe(source, settings.model.image_size, strict=strict)
+        images, left_out = loaded, None
+        if leave_out is not None:
+            images, left_out = split_off_class(loaded, leave_out)
+            say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
+        check_source(images, settings)
+        settings = _chosen_by_first(
+            lambda: with_suited_batch(settings, images, keep_batch=keep_batch)
         )
-    RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
-    say_what_is_pretrained(settings)
-    if start is None:
-        settings = with_suited_size(settings, source)
-    loaded = _load_and_describe(source, settings.model.image_size, strict=strict)
-    images, left_out = loaded, None
-    if leave_out is not None:
-        images, left_out = split_off_class(loaded, leave_out)
-        say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
-    check_source(images, settings)
-    settings = with_suited_batch(settings, images, keep_batch=keep_batch)
-    provenance = provenance_of(source, loaded, settings, strict=strict)
-    if leave_out is not None:
-        provenance["left_out"] = {"class": leave_out}
-    inputs, more = _load_the_rest(images, outliers, start, settings, sha256=sha256, strict=strict)
-    inputs = inputs._replace(left_out=left_out)
-    provenance |= more
-    run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
-    with run.removed_unless_begun():
+        provenance = provenance_of(source, loaded, settings, strict=strict)
+        if leave_out is not None:
+            provenance["left_out"] = {"class": leave_out}
+        inputs, more = _load_the_rest(
+            images, outliers, start, settings, sha256=sha256, strict=strict
+        )
+        inputs = inputs._replace(left_out=left_out)
+        provenance |= more | distributed.describe()
+        run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
+        with run.removed_unless_begun():
+            return _train(run, inputs, tensorboard=tensorboard)
+
+
+def _go_on(
+    path: Path, source: str | None, settings: TrainSettings | None, *, tensorboard: bool
+) -> int:
+    """Go on with a run, perhaps with its images in another place, or with settings of a new length.
+
+    Return the exit code.
+    """
+    run = RunDirectory.open(path)
+    with run.locked():
+        inputs = _load_again(run, source)
+        with distributed.in_turn():  # once the first has extended it, others find it so
+            if settings not in {None, run.settings}:
+                _extend(run, settings, inputs.images)
         return _train(run, inputs, tensorboard=tensorboard)
+
+
+def _is_restarted(out: Path) -> bool:
+    """Return whether `torchrun` has started this command anew, after it had begun this run.
+
+    A run that has not come to a checkpoint is removed, and begun anew.
+    """
+
+    def look() -> bool:
+        launch = distributed.restart_of()
+        if launch is None or not RunDirectory.exists(out):
+            return False
+        run = RunDirectory.open(out)
+        if run.provenance.get("launch") != launch:
+            return False
+        begun = newest_checkpoint(run.checkpoints) is not None
+        if not begun:
+            run.remove()
+        return begun
+
+    restarted: bool = distributed.from_first(look)
+    return restarted
+
+
+def _chosen_by_first(choose: Callable[[], TrainSettings]) -> TrainSettings:
+    """Return the settings that one process chooses: it measures times, which differ."""
+    return from_dict(distributed.from_first(lambda: to_dict(choose())))
 
 
 class TrainInputs(NamedTuple):
@@ -166,7 +223,8 @@ class TrainInputs(NamedTuple):
 
 def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     """Train or resume a run, fit its detector, and return the exit code."""
-    watch = _tensorboard_writer(run) if tensorboard else None
+    _check_same_images(inputs)
+    watch = _tensorboard_writer(run) if tensorboard and distributed.is_first() else None
     outcome = train_with_progress(
         inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers
     )
@@ -186,6 +244,18 @@ def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     else:
         say("without labels there are no classes to measure distances to, so there is no detector")
     return 0
+
+
+def _check_same_images(inputs: TrainInputs) -> None:
+    """Raise a SettingsError unless all processes have loaded the same images."""
+    outliers = None if inputs.outliers is None else inputs.outliers.fingerprint
+    distributed.check_same(
+        {
+            "the number of images": len(inputs.images),
+            "the fingerprint of the images": inputs.images.fingerprint,
+            "the fingerprint of the outliers": outliers,
+        }
+    )
 
 
 def _measure_left_out(detector: Detector, left_out: ImageSet, run: RunDirectory) -> Detector:
@@ -301,7 +371,8 @@ def _load_unchanged(described: dict[str, Any], run: RunDirectory, *, hint: str =
 
 
 def _load_and_describe(source: str, size: int | None, *, strict: bool) -> ImageSet:
-    images = load_images(source, size, strict=strict)
+    with distributed.in_turn(on_each_machine=True):  # one decodes, the others find it in the cache
+        images = load_images(source, size, strict=strict)
     height, width = images.images.shape[2:]
     say(
         f"{counted(len(images), 'image', 'images')} of {height} x {width} pixels in "

@@ -25,6 +25,7 @@ ALLOWED_WITH_RESUME = (
     "--source",
     *(f"--{length}" for length in LENGTHS),
     "--tensorboard",
+    "--processes",
     "--debug",
 )
 DECIDES_ENCODER = ("--config", "--start", "--outliers")
@@ -142,7 +143,7 @@ class HelpOfPreset:
     """
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
-        defaults = dict(_defaults(to_dict(_preset(_preset_of(sys.argv)))))
+        defaults = flags_of(_preset(_preset_of(sys.argv)))
         entries = [_with_default(entry, defaults) for entry in panel.entries]
         DefaultFormatter()(console, options, panel.copy(entries=entries))
 
@@ -160,12 +161,16 @@ def _preset_of(words: list[str]) -> str:
     return DEFAULT_PRESET
 
 
-def _defaults(settings: Mapping[str, Any], above: str = "--") -> Iterator[tuple[str, str]]:
-    """Yield the flag of each setting, and its value as it would be written there."""
+def flags_of(settings: TrainSettings) -> dict[str, str]:
+    """Return the flag of each setting, and its value as it would be written there."""
+    return dict(_flags(to_dict(settings)))
+
+
+def _flags(settings: Mapping[str, Any], above: str = "--") -> Iterator[tuple[str, str]]:
     for name, value in settings.items():
         flag = f"{above}{name.replace('_', '-')}"
         if isinstance(value, Mapping):
-            yield from _defaults(value, f"{flag}.")
+            yield from _flags(value, f"{flag}.")
         elif isinstance(value, list):
             yield flag, " ".join(f"{number:.4g}" for number in value)
         else:

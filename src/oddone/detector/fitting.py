@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from oddone import distributed
 from oddone.data import ImageSet
 from oddone.data.image_set import check_indices
 from oddone.density import Moments
@@ -75,6 +76,8 @@ def fit_statistics(
 ) -> FitStatistics[Key]:
     """Return what is learned from the images of these indices, which are read once.
 
+    Of several processes (`oddone.distributed`) each reads its share, and all return the same.
+
     Parameters
     ----------
     embed
@@ -92,6 +95,12 @@ def fit_statistics(
         Called with how many images are done.
 
     """
+    if distributed.count() > len(indices):
+        raise DataError(
+            f"{distributed.count()} processes to fit on {len(indices)} images; start fewer"
+        )
+    own = distributed.own_part(len(indices))
+    indices = indices[own]
     labels, classes = torch.from_numpy(source.labels[indices]), len(trained.classes)
     moments: dict[Key, Moments] = {}
     samples: dict[Key, list[Tensor]] = {key: [] for key in samples_of}
@@ -110,10 +119,32 @@ def fit_statistics(
             here = _group_moments(batch.result[key], labels[start:end], classes)
             moments[key] = moments[key] + here if key in moments else here
         for key, chosen in samples_of.items():
-            here_chosen = chosen[(chosen >= start) & (chosen < end)] - start
+            places = chosen - own.start
+            here_chosen = places[(places >= start) & (places < end)] - start
             samples[key].append(batch.result[key].embeddings[:, here_chosen].cpu())
         start = end
-    return FitStatistics(moments, {key: torch.cat(parts, dim=1) for key, parts in samples.items()})
+    return FitStatistics(
+        {key: _of_all_processes(each) for key, each in moments.items()},
+        {key: _in_order_of_images(parts) for key, parts in samples.items()},
+    )
+
+
+def _of_all_processes(own: Moments) -> Moments:
+    """Return the moments of the rows of all processes, as `+` would make them of theirs."""
+    count = distributed.sum_of_all(own.count)
+    weight = own.count.double() / count.clamp(min=1)
+    mean = distributed.sum_of_all(weight[:, None] * own.mean)
+    shifts = own.mean - mean
+    for scatter, number, shift in zip(own.scatter, own.count.tolist(), shifts, strict=True):
+        scatter.addr_(shift, shift, alpha=number)  # around the common mean, each is off-centre
+    return Moments(count, mean, distributed.sum_of_all(own.scatter))
+
+
+def _in_order_of_images(
+    parts: Sequence[Float[Tensor, "views _ dim"]],
+) -> Float[Tensor, "views chosen dim"]:
+    own = torch.cat(list(parts), dim=1)
+    return distributed.gather_rows(own.transpose(0, 1)).transpose(0, 1)
 
 
 def _group_moments(posed: PosedEmbeddings, labels: Int[Tensor, " images"], classes: int) -> Moments:

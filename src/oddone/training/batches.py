@@ -1,12 +1,14 @@
 """Which images a step sees, in which poses and views. All of it follows from seed and step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int, Int64, UInt8
 from torch import Tensor
 
 from oddone.data import ImageSet
@@ -14,20 +16,81 @@ from oddone.encoders.network import SMALLEST_IMAGE
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
 from oddone.training.objective import NO_CLASS, Rows
-from oddone.training.settings import TrainSettings
-from oddone.transforms import POSES, CroppedViews, colour, crop_views, rotate
+from oddone.training.settings import BatchSettings, TrainSettings
+from oddone.training.shares import count_parts, own_share
+from oddone.transforms import (
+    POSES,
+    CroppedViews,
+    ViewDraws,
+    colour,
+    cut_views,
+    draw_views,
+    rotate,
+)
+
+
+class PlannedViews(NamedTuple):
+    """Views that are drawn, and still to be cut out of their images."""
+
+    pixels: UInt8[Tensor, "images 3 height width"]
+    sources: Int[Tensor, " rows"]
+    """Which of the images each row is cut from."""
+    poses: Int[Tensor, " rows"]
+    draws: ViewDraws
+
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "PlannedViews":
+        """Return some of the views."""
+        return PlannedViews(
+            self.pixels, self.sources[rows], self.poses[rows], self.draws.take(rows)
+        )
+
+    def split(self, sizes: Sequence[int]) -> "list[PlannedViews]":
+        """Return the views in parts of so many rows."""
+        ends = [0, *accumulate(sizes)]
+        return [self.take(slice(start, end)) for start, end in pairwise(ends)]
+
+    def cut(self) -> CroppedViews:
+        """Return the views: rotated, then cropped, each row its own way."""
+        images = self.pixels[self.sources]
+        if self.poses.any():
+            images = rotate(images, self.poses)  # while they are bytes: less to move
+        return cut_views(images.float().div_(255), self.poses, self.draws)
+
+    def __add__(self, other: "PlannedViews") -> "PlannedViews":  # type: ignore[override]
+        """Return the views of both."""
+        return PlannedViews(
+            torch.cat([self.pixels, other.pixels]),
+            torch.cat([self.sources, other.sources + len(self.pixels)]),
+            torch.cat([self.poses, other.poses]),
+            self.draws + other.draws,
+        )
+
+
+class BatchPlan(NamedTuple):
+    """What one step sees, before any process takes its share of it."""
+
+    views: PlannedViews
+    rows: Rows
+
+    def own_batch(self, batch: BatchSettings) -> "TrainBatch":
+        """Return what this process takes. Chunks are cut when their turn comes, to save memory."""
+        views = self.views.take(own_share(len(self.rows.labels), batch).rows)
+        return TrainBatch(views.cut() if batch.chunk is None else views, self.rows)
 
 
 class TrainBatch(NamedTuple):
-    """What one step sees: the views, still to be coloured, and what is known about each."""
+    """What one step sees: this process's views, still to be coloured, and what all rows are."""
 
-    views: CroppedViews
+    views: CroppedViews | PlannedViews
     rows: Rows
 
 
-def colour_views(views: CroppedViews) -> Float[Tensor, "rows 3 height width"]:
+def colour_views(
+    views: CroppedViews | PlannedViews,
+) -> Float[Tensor, "rows 3 height width"]:
     """Return the views as the network sees them, in the layout that convolutions like."""
-    return colour(views).contiguous(memory_format=torch.channels_last)
+    cropped = views.cut() if isinstance(views, PlannedViews) else views
+    return colour(cropped).contiguous(memory_format=torch.channels_last)
 
 
 class HeldOutSplit(NamedTuple):
@@ -73,10 +136,25 @@ class Batches:
         """How many whole batches the images fill; the rest of a pass sits out until the next."""
         return len(self.members) // self.images_per_step
 
+    @property
+    def rows_per_step(self) -> int:
+        return self.images_per_step * self.settings.poses_per_image * self.settings.views
+
     def make(self, step: int, device: torch.device) -> TrainBatch:
-        """Return the batch of a step, on the device."""
+        """Return this process's share of the batch of a step, on the device."""
+        return self.plan(step, device).own_batch(self.settings.batch)
+
+    def plan(self, step: int, device: torch.device) -> BatchPlan:
+        """Return the whole batch of a step, whose views are drawn but not yet cut."""
         rows = Rows(*(fact.to(device) for fact in self.rows(step)))
-        return TrainBatch(self._views(step, rows.poses), rows)
+        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self.picked(step)]))
+        n_rows = len(rows.labels)
+        sources = torch.arange(len(pixels), device=device).repeat(n_rows // len(pixels))
+        generator = stream(self.settings.seed, "augment", step)
+        size = (pixels.shape[2], pixels.shape[3])
+        draws = draw_views(n_rows, size, self.settings.augment, generator=generator)
+        planned = PlannedViews(pixels.to(device), sources, rows.poses, draws.to(device))
+        return BatchPlan(planned, rows)
 
     def rows(self, step: int) -> Rows:
         """Return what the rows of a step are: parents in the order of their first view."""
@@ -89,17 +167,6 @@ class Batches:
             poses.repeat(views),
             torch.arange(posed).repeat(views),
         )
-
-    def _views(self, step: int, poses: Int[Tensor, " rows"]) -> CroppedViews:
-        """Return the views of a step: rotated, then cropped, each row its own way."""
-        pixels = torch.from_numpy(np.ascontiguousarray(self.source.images[self.picked(step)]))
-        posed = len(poses) // self.settings.views
-        sources = pixels.to(poses.device).repeat(posed // len(pixels), 1, 1, 1)
-        if self.settings.rotations != "none":
-            sources = rotate(sources, poses[:posed])  # while they are bytes: less to move
-        sources = sources.float().div_(255).repeat(self.settings.views, 1, 1, 1)
-        generator = stream(self.settings.seed, "augment", step)
-        return crop_views(sources, poses, self.settings.augment, generator=generator)
 
     def picked(self, step: int) -> Int[np.ndarray, " images"]:
         """Return the indices of the images of a step."""
@@ -151,19 +218,30 @@ class ExposedBatches:
         """How many steps show every normal image once."""
         return self.normal.steps_per_epoch
 
+    @property
+    def images_per_step(self) -> int:
+        return self.normal.images_per_step
+
+    @property
+    def rows_per_step(self) -> int:
+        return self.normal.rows_per_step + self.outliers.rows_per_step
+
     def make(self, step: int, device: torch.device) -> TrainBatch:
         """Return the batch of a step: one batch, so that batch norm cannot tell the two apart."""
-        normal, outliers = self.normal.make(step, device), self.outliers.make(step, device)
+        normal, outliers = self.normal.plan(step, device), self.outliers.plan(step, device)
         labels, poses, parents = (
             torch.cat(facts) for facts in zip(normal.rows, outliers.rows, strict=True)
         )
         first = len(normal.rows.labels)
         parents[first:] += first  # no outlier has a normal parent
         # Dealt out like cards: as many outliers then are in every part (see parts.py).
-        order, n_parts = torch.arange(len(labels), device=device), self.normal.settings.batch.parts
+        batch = self.normal.settings.batch
+        n_parts = count_parts(len(labels), batch)
+        order = torch.arange(len(labels), device=device)
         order = torch.cat([order[part::n_parts] for part in range(n_parts)])
         views = (normal.views + outliers.views).take(order)
-        return TrainBatch(views, Rows(labels[order], poses[order], parents[order]))
+        plan = BatchPlan(views, Rows(labels[order], poses[order], parents[order]))
+        return plan.own_batch(batch)
 
 
 def check_source(source: ImageSet, settings: TrainSettings) -> None:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from oddone import distributed
 from oddone.data import ImageSet
 from oddone.device import map_in_threads
 from oddone.progress import Progress, described
@@ -29,7 +30,8 @@ IMAGES_AT_ONCE = 64
 class FeatureBatch(NamedTuple):
     """What one step sees: the features of its views, and what is known about each."""
 
-    features: Float[Tensor, "rows feature_dim"]
+    features: Float[Tensor, "own feature_dim"]
+    """Of the rows that this process takes."""
     rows: Rows
 
 
@@ -55,25 +57,33 @@ class FeatureBatches:
         progress: Progress | None = None,
     ) -> "FeatureBatches":
         """Return batches of the features that an encoder makes of all views, as its mode is."""
-        members, progress = batches.members, described(progress, "encoding views")
+        members = batches.members[distributed.own_part(len(batches.members))]
+        progress = described(progress, "encoding views")
         parts = []
         for start in range(0, len(members), IMAGES_AT_ONCE):
             some = members[start : start + IMAGES_AT_ONCE]
             parts.append(_features(encoder, batches.source, some, device))
             if progress is not None:
                 progress(start + len(some), len(members), "")
-        return FeatureBatches(batches, torch.cat(parts, dim=1))
+        own = torch.cat(parts, dim=1)
+        return FeatureBatches(batches, distributed.gather_rows(own.transpose(0, 1)).transpose(0, 1))
 
     @property
     def steps_per_epoch(self) -> int:
         return self.batches.steps_per_epoch
+
+    @property
+    def rows_per_step(self) -> int:
+        return self.batches.rows_per_step
 
     def make(self, step: int, device: torch.device) -> FeatureBatch:
         """Return the batch of a step: the same images and poses as of `Batches`, in these views."""
         rows = self.batches.rows(step)
         places = np.searchsorted(self.batches.members, self.batches.picked(step))
         images = torch.from_numpy(places).repeat(len(rows.poses) // len(places))
-        features = self.features[rows.poses + POSES * self._mirrored(step, rows), images]
+        views = rows.poses + POSES * self._mirrored(step, rows)
+        own = distributed.own_part(len(views))  # a head has no batch norm, so parts do not matter
+        features = self.features[views[own], images[own]]
         return FeatureBatch(features, Rows(*(fact.to(device) for fact in rows)))
 
     def _mirrored(self, step: int, rows: Rows) -> Int[Tensor, " rows"]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from oddone import distributed
 from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
@@ -23,6 +24,7 @@ from oddone.rng import stream
 from oddone.training.batches import (
     Batches,
     ExposedBatches,
+    PlannedViews,
     TrainBatch,
     check_outliers,
     check_source,
@@ -34,13 +36,16 @@ from oddone.training.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
+from oddone.training.chunks import NetworkInChunks
 from oddone.training.feature_batches import FeatureBatch, FeatureBatches
 from oddone.training.initialise import initial_network, untrained_network
-from oddone.training.objective import Rows, loss_of
+from oddone.training.objective import Rows, gather_encoded, loss_of
 from oddone.training.optim import build_optimiser, learning_rate, set_learning_rate
 from oddone.training.parts import NetworkInParts
 from oddone.training.run_directory import RunDirectory
 from oddone.training.settings import TrainSettings
+from oddone.training.shared_batch_norm import share_batch_norm
+from oddone.training.shares import check_shares, count_parts, own_share
 from oddone.transforms import CroppedViews
 
 LARGEST_WEIGHT = 10_000.0
@@ -89,7 +94,8 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     """Train until the run's length is reached or `stop()` is true; resume at the last checkpoint.
 
     A finished run leaves `encoder.safetensors` in its directory. While it trains, nobody else can
-    in the same directory.
+    in the same directory. Inside `oddone.distributed.joined` several processes that call this alike
+    train as one: each takes its share of every batch, and the first one writes.
 
     Parameters
     ----------
@@ -127,6 +133,7 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
             if outliers is None
             else ExposedBatches.build(source, outliers, settings)
         )
+        check_shares(batches.images_per_step, batches.rows_per_step, settings.batch)
         trainer = _Trainer.resume(network, batches, settings, run)
         if trainer.share < 1:
             trainer.encode_beforehand(progress)
@@ -144,9 +151,15 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
                 source.fingerprint,
             )
             _warn_of_large_weights(network, settings.optimiser.learning_rate)
-            save_network(run.encoder_path, trained)
-            run.mark_finished()
+            with distributed.in_turn():  # so that all find it
+                _save_finished(run, trained)
     return Outcome(finished, stopped, trainer.step, trainer.seconds)
+
+
+@distributed.by_first
+def _save_finished(run: RunDirectory, trained: TrainedNetwork) -> None:
+    save_network(run.encoder_path, trained)
+    run.mark_finished()
 
 
 @dataclass
@@ -177,10 +190,13 @@ class _Trainer:
         optimiser = build_optimiser(network, settings.optimiser)
         scaler = torch.amp.GradScaler(device.type, enabled=_autocast(settings, device) == "float16")
         resumed = newest_checkpoint(run.checkpoints) is not None
-        progress = load_newest_checkpoint(run.checkpoints, network, optimiser)
+        with distributed.in_turn():  # the first puts a damaged one aside
+            progress = load_newest_checkpoint(run.checkpoints, network, optimiser)
         run.forget_history_after(progress.step)
         if scaler.is_enabled() and resumed:
             scaler.load_state_dict({**scaler.state_dict(), "scale": progress.loss_scale})
+        if count_parts(batches.rows_per_step, settings.batch) == 1:
+            share_batch_norm(network)
         if settings.compile:
             network.compile()
         return _Trainer(
@@ -216,16 +232,18 @@ class _Trainer:
             steps = _StepRunner(self, workers)
             while self.share < 1 and not stopped:
                 report = steps.next()
-                self.seconds = before + time.monotonic() - began
+                passed = before + time.monotonic() - began
                 self.run.append_history(
                     {
                         **report._asdict(),
-                        "seconds": round(self.seconds, 3),
+                        "seconds": round(passed, 3),
                         "processor_seconds": round(time.process_time() - processor_began, 3),
                     }
                 )
                 watch(report)
-                stopped = stop()
+                # One clock and one decision for all: who is told to stop takes the others along.
+                self.seconds, told_to = distributed.largest(passed, float(stop()))
+                stopped = told_to > 0
                 if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
                     self.save()
                     saved_at = time.monotonic()
@@ -238,7 +256,7 @@ class _Trainer:
 
         Torch's own threads are shared out among them meanwhile.
         """
-        threads, n_parts = torch.get_num_threads(), self.settings.batch.parts
+        threads, n_parts = torch.get_num_threads(), self.own_parts
         # A GPU does one thing after the other: several threads would be in its way.
         n_workers = min(n_parts, threads) if self.device.type == "cpu" else 1
         threads_each = threads // n_workers if n_parts > 1 else 1
@@ -252,11 +270,18 @@ class _Trainer:
                 torch.set_num_threads(threads)
 
     @property
+    def own_parts(self) -> int:
+        """How many parts of a batch this process takes side by side."""
+        if self.settings.batch.parts == 1:
+            return 1  # be it in chunks, which are one after the other
+        return len(own_share(self.batches.rows_per_step, self.settings.batch).sizes)
+
+    @property
     def share(self) -> float:
         """How much of the run is done."""
         return self.settings.share_done(self.step, self.seconds, self.batches.steps_per_epoch)
 
-    def encode(self, network: Network, views: CroppedViews | Tensor) -> Encoded:
+    def encode(self, network: Network, views: CroppedViews | PlannedViews | Tensor) -> Encoded:
         """Return what the network, or its twin, makes of the views, or of their features."""
         if isinstance(views, Tensor):
             assert network.head is not None  # noqa: S101  (`TrainSettings` see to that)
@@ -267,14 +292,16 @@ class _Trainer:
         return encoded
 
     def learn(self, encoded: Encoded, rows: Rows) -> StepReport:
-        """Take one step against the gradient of the loss."""
+        """Take one step against the gradient of the loss of all rows, of which these are ours."""
         rate = learning_rate(self.settings.optimiser, self.share)
         set_learning_rate(self.optimiser, rate)
         generator = stream(self.settings.seed, "partners", self.step)
-        loss = loss_of(self.network, encoded, rows, self.settings, generator=generator)
+        gathered = gather_encoded(encoded, self.settings)
+        loss = loss_of(self.network, gathered, rows, self.settings, generator=generator)
         self.check_finite(total := loss.total.item(), rate)
         self.optimiser.zero_grad()
         self.scaler.scale(loss.total).backward()
+        self._average_over_processes(len(rows.labels))
         self.scaler.step(self.optimiser)
         self.scaler.update()
         self.step += 1
@@ -284,13 +311,24 @@ class _Trainer:
             self.step, self.share, total, terms, rate, unpaired, len(rows.labels), self.seconds
         )
 
+    def _average_over_processes(self, n_rows: int) -> None:
+        """Give all processes the same gradients, and the same running statistics."""
+        weights = self.network.parameters()
+        distributed.average([weight.grad for weight in weights if weight.grad is not None])
+        if count_parts(n_rows, self.settings.batch) > 1:  # or they have seen the same rows
+            trained = [module for module in self.network.modules() if module.training]
+            buffers = (each for module in trained for each in module.buffers(recurse=False))
+            own = len(own_share(n_rows, self.settings.batch).sizes)
+            distributed.average([each for each in buffers if each.is_floating_point()], float(own))
+
     def save(self) -> None:
         """Write a checkpoint, unless the weights are no numbers."""
         if not _is_finite(self.network):
             rate = learning_rate(self.settings.optimiser, self.share)
             raise self.diverged("the weights are not finite", self.step, rate)
         progress = TrainProgress(self.step, self.seconds, self.scaler.get_scale())
-        save_checkpoint(self.run.checkpoints, self.network, self.optimiser, progress)
+        if distributed.is_first():
+            save_checkpoint(self.run.checkpoints, self.network, self.optimiser, progress)
 
     def check_finite(self, loss: float, rate: float) -> None:
         """Stop at a loss that is no number, before it spoils the weights."""
@@ -320,24 +358,31 @@ class _StepRunner:
     def __init__(self, trainer: _Trainer, workers: ThreadPoolExecutor) -> None:
         self.trainer = trainer
         self.workers = workers
-        n_parts = trainer.settings.batch.parts
+        self.batch = trainer.settings.batch
         self.in_parts = (
-            NetworkInParts(trainer.network, trainer.encode, workers, n_parts)
-            if n_parts > 1
+            NetworkInParts(trainer.network, trainer.encode, workers, trainer.own_parts)
+            if trainer.own_parts > 1
             else None
         )
+        self.in_chunks = NetworkInChunks(trainer.network, trainer.encode)
         self.next_batch = self._make_batch(trainer.step)
 
     def next(self) -> StepReport:
         """Train for one step."""
         views, rows = self.next_batch.result()  # or their features
-        encoded = (
-            self.trainer.encode(self.trainer.network, views)
-            if self.in_parts is None or isinstance(views, Tensor)
-            else self.in_parts(views.parts(len(self.in_parts.networks)))
-        )
+        encoded = self._encode(views, len(rows.labels))
         self.next_batch = self._make_batch(self.trainer.step + 1)
         return self.trainer.learn(encoded, rows)
+
+    def _encode(self, views: CroppedViews | PlannedViews | Tensor, n_rows: int) -> Encoded:
+        """Return what the network makes of this process's rows: at once, in parts or in chunks."""
+        if not isinstance(views, Tensor):
+            sizes = own_share(n_rows, self.batch).sizes
+            if isinstance(views, PlannedViews):
+                return self.in_chunks(views.split(sizes))
+            if self.in_parts is not None:
+                return self.in_parts(views.split(sizes))
+        return self.trainer.encode(self.trainer.network, views)
 
     def _make_batch(self, step: int) -> Future[TrainBatch | FeatureBatch]:
         return self.workers.submit(self.trainer.batches.make, step, self.trainer.device)

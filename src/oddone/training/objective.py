@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from oddone import distributed
 from oddone.encoders import Encoded, Network
 from oddone.losses import mcl_loss, simclr_loss, supcon_loss
 from oddone.losses.masks import joint_labels
@@ -33,6 +34,19 @@ class Loss(NamedTuple):
 
     total: Float[Tensor, ""]
     terms: dict[str, Tensor]
+
+
+def gather_encoded(encoded: Encoded, settings: TrainSettings) -> Encoded:
+    """Return what all processes have encoded, of which `loss_of` looks at; the rest stays here.
+
+    What the rows are (`Rows`) every process knows by itself, as it follows from seed and step.
+    """
+    features, embeddings = encoded
+    if settings.has_classifier:
+        features = distributed.gather_rows(features)
+    if settings.objective != "cross-entropy":
+        embeddings = distributed.gather_rows(embeddings)
+    return Encoded(features, embeddings)
 
 
 def loss_of(

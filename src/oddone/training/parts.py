@@ -10,7 +10,7 @@ any number of cores the result is the same.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, cast
 
@@ -46,16 +46,10 @@ class NetworkInParts:
         rows = [len(part.features) for part in encoded]
         parts = zip(*(flow.split(rows) for flow in given.values()), strict=True)
 
-        def flow_back(part: Encoded, gradients: Sequence[Tensor]) -> None:
-            outputs: list[Tensor] = []
-            flows: list[Tensor] = []
-            for place, gradient in zip(given, gradients, strict=True):
-                if part[place].requires_grad:  # not the features of a frozen encoder
-                    outputs.append(part[place])
-                    flows.append(gradient)
-            torch.autograd.backward(outputs, flows)
+        def through_part(part: Encoded, gradients: Sequence[Tensor]) -> None:
+            flow_back(part, dict(zip(given, gradients, strict=True)))
 
-        list(self.workers.map(flow_back, encoded, parts))
+        list(self.workers.map(through_part, encoded, parts))
         self._add_gradients()
         self._share_statistics(len(encoded))
 
@@ -81,6 +75,15 @@ class NetworkInParts:
         torch._foreach_div_(mine, n_parts)
         for other in others:
             torch._foreach_copy_(other, mine)
+
+
+def flow_back(encoded: Encoded, gradients: Mapping[int, Tensor]) -> None:
+    """Let the gradients of some outputs, by their places, flow to the weights."""
+    # Not of the features of a frozen encoder.
+    learned = [place for place in gradients if encoded[place].requires_grad]
+    torch.autograd.backward(
+        [encoded[place] for place in learned], [gradients[place] for place in learned]
+    )
 
 
 class _SideBySide(torch.autograd.Function):

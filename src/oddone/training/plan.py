@@ -48,8 +48,10 @@ def plan_image_size(settings: TrainSettings, images: int, sizes: Sequence[int]) 
 
 def bytes_of_step(settings: TrainSettings, images: int, cost: RowCost) -> float:
     """Return about how much memory a step takes, if that many images are trained on."""
-    at_once = min(settings.batch.images, images)
-    return at_once * rows_per_image(settings) * cost.bytes_per_row
+    rows = min(settings.batch.images, images) * rows_per_image(settings)
+    if settings.batch.chunk is not None:
+        rows = min(rows, settings.batch.chunk)
+    return rows * cost.bytes_per_row
 
 
 def cut_batch(settings: TrainSettings, cost: RowCost) -> TrainSettings:

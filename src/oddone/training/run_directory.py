@@ -6,6 +6,8 @@
 - checkpoints/: the last two, to go on from
 - encoder.safetensors: the finished encoder with its settings
 - detector.oddone: the calibrated detector, all that is needed to score images
+
+Of several processes that train as one, only the first writes; all must see the directory.
 """
 
 import json
@@ -18,6 +20,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from oddone import distributed
 from oddone.errors import DataError, SettingsError
 from oddone.files import (
     DETECTOR_NAME,
@@ -114,6 +117,15 @@ class RunDirectory:
         overwrite: bool = False,
     ) -> "RunDirectory":
         """Return a new run's directory; one that exists is refused unless it may be replaced."""
+        with distributed.in_turn():
+            if distributed.is_first():
+                RunDirectory._create(path, settings, provenance, overwrite=overwrite)
+            return RunDirectory.open(path)
+
+    @staticmethod
+    def _create(
+        path: Path, settings: TrainSettings, provenance: Mapping[str, Any], *, overwrite: bool
+    ) -> None:
         toml = as_toml(settings)
         RunDirectory.check_free(path, overwrite=overwrite)
         run = RunDirectory(path)
@@ -122,7 +134,6 @@ class RunDirectory:
             with run.locked():
                 RunDirectory.check_free(path, overwrite=overwrite)  # now that nobody else can come
                 run._fill(toml, provenance)
-        return run
 
     def _fill(self, toml: bytes, provenance: Mapping[str, Any]) -> None:
         """Put what a new run begins with in the place of all that is in the directory."""
@@ -144,6 +155,7 @@ class RunDirectory:
         return (path / SETTINGS_NAME).is_file() and not (path / INCOMPLETE).exists()
 
     @staticmethod
+    @distributed.by_first
     def check_free(path: Path, *, overwrite: bool = False) -> None:
         """Raise a SettingsError unless a new run can be written there. Nothing is changed."""
         with _os_errors_explained(path):
@@ -183,8 +195,9 @@ class RunDirectory:
         """Keep other processes out of the directory, and remove what killed ones have left there.
 
         Where one of them is at work, raise a SettingsError. Who holds the lock may take it again.
+        Of several processes of one run, the first holds it for all.
         """
-        if self._locked:
+        if self._locked or not distributed.is_first():
             yield
             return
         with lock_folder(self.path):
@@ -210,6 +223,7 @@ class RunDirectory:
                     self.remove()
                 raise
 
+    @distributed.by_first
     def remove(self) -> None:
         """Remove the directory. Until all of it is gone, it is marked as no run."""
         with self.locked():
@@ -251,6 +265,7 @@ class RunDirectory:
         """Whether the encoder is there, trained for as long as the settings say."""
         return self.encoder_path.is_file() and not self.provenance.get(UNFINISHED, False)
 
+    @distributed.by_first
     def extend(self, settings: TrainSettings) -> None:
         """Give a run another length; the next training goes on with it from the last checkpoint.
 
@@ -279,16 +294,19 @@ class RunDirectory:
         # The settings last: who is stopped before finds the run of the old length.
         write_atomic(self.path / SETTINGS_NAME, as_toml(settings))
 
+    @distributed.by_first
     def mark_finished(self) -> None:
         """Note that a run that was extended has come to its new length."""
         provenance = self.provenance
         if provenance.pop(UNFINISHED, False):
             self.rewrite_provenance(provenance)
 
+    @distributed.by_first
     def rewrite_provenance(self, provenance: Mapping[str, Any]) -> None:
         """Replace the provenance, as a whole."""
         write_json(self.path / "provenance.json", provenance)
 
+    @distributed.by_first
     def append_history(self, line: Mapping[str, Any]) -> None:
         """Add one line to the history."""
         with os_errors_named(self._history), self._history.open("a") as file:
@@ -316,6 +334,7 @@ class RunDirectory:
         seconds: float = last.get("processor_seconds", 0.0)
         return seconds
 
+    @distributed.by_first
     def forget_history_after(self, step: int) -> None:
         """Drop the lines after a step, to go on from there as if they had never been."""
         kept = [line for line in self.history() if line["step"] <= step]

@@ -32,7 +32,11 @@ class BatchSettings:
     parts: int = 1
     """In how many parts the rows go through the network, side by side on a CPU's cores: faster for
     small networks. Batch norm sees one part at a time, so this changes the result a little, and the
-    number of cores does not."""
+    number of cores does not. Of several processes each takes whole parts; with 1, batch norm sees
+    the rows of all of them."""
+    chunk: int | None = None
+    """How many rows go through the network at a time, twice, where a whole batch is too large for
+    the memory: the loss is still that of all rows. Batch norm sees one chunk at a time."""
 
     def __post_init__(self) -> None:
         if self.images < 2:
@@ -51,6 +55,13 @@ class BatchSettings:
             raise SettingsError(
                 f"batch.parts={self.parts}: choose 1 (all rows at once) to batch.images="
                 f"{self.images}"
+            )
+        if self.chunk is not None and self.chunk < 2:
+            raise SettingsError(f"batch.chunk={self.chunk}: choose 2 rows or more")
+        if self.chunk is not None and self.parts > 1:
+            raise SettingsError(
+                f"batch.chunk={self.chunk} and batch.parts={self.parts} are two ways to cut a "
+                f"batch; set batch.parts=1, or leave batch.chunk out"
             )
 
 

@@ -29,7 +29,7 @@ def as_toml(settings: TrainSettings) -> bytes:
 
 def read_settings(path: Path) -> TrainSettings:
     """Return the settings in a TOML file; what it leaves out has its default."""
-    return _settings(read_toml(path))
+    return from_dict(read_toml(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _check(kind: type, values: Mapping[str, Any], *, where: str, above: str = ""
             ) from error
 
 
-def _settings(values: Mapping[str, Any]) -> TrainSettings:
+def from_dict(values: Mapping[str, Any]) -> TrainSettings:
     """Return the settings that checked values describe, unless they contradict each other."""
     try:
         return msgspec.convert(values, TrainSettings)

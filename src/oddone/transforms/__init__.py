@@ -5,7 +5,15 @@ Images are floats from 0 to 1. Every row has its own random parameters, drawn fr
 
 from oddone.transforms.colour import Jitter, Strengths, grey, jitter, random_grey, random_jitter
 from oddone.transforms.crop import Boxes, crop, draw_boxes, random_crop
-from oddone.transforms.policy import AugmentSettings, CroppedViews, augment, colour, crop_views
+from oddone.transforms.policy import (
+    AugmentSettings,
+    CroppedViews,
+    ViewDraws,
+    augment,
+    colour,
+    cut_views,
+    draw_views,
+)
 from oddone.transforms.poses import (
     POSES,
     Rotations,
@@ -27,12 +35,14 @@ __all__ = [
     "Jitter",
     "Rotations",
     "Strengths",
+    "ViewDraws",
     "ViewSet",
     "augment",
     "colour",
     "crop",
-    "crop_views",
+    "cut_views",
     "draw_boxes",
+    "draw_views",
     "grey",
     "jitter",
     "mirror",

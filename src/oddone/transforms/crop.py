@@ -27,7 +27,7 @@ class Boxes(NamedTuple):
     height: Int[Tensor, " rows"]
     width: Int[Tensor, " rows"]
 
-    def take(self, rows: Int[Tensor, " some"]) -> "Boxes":
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "Boxes":
         """Return the boxes of some rows."""
         return Boxes(*(numbers[rows] for numbers in self))
 

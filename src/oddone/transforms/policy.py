@@ -1,8 +1,10 @@
 """SimCLR's augmentation of images that are already in their pose."""
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import torch
@@ -11,9 +13,9 @@ from torch import Tensor
 
 from oddone.errors import DataError, SettingsError, check_numbers
 from oddone.transforms.colour import Jitter, Strengths, draw_jitter, grey, jitter_in_place
-from oddone.transforms.crop import crop_flipped, draw_boxes
+from oddone.transforms.crop import Boxes, crop_flipped, draw_boxes
 from oddone.transforms.poses import check_poses, source_flips
-from oddone.transforms.shift import draw_shifts, shift_flipped
+from oddone.transforms.shift import Shifts, draw_shifts, shift_flipped
 
 WHOLE = (1.0, 1.0)
 """The `crop_scale` and `crop_ratio` of images that are not cropped."""
@@ -94,6 +96,37 @@ class AugmentSettings:
         return Strengths(self.brightness, self.contrast, self.saturation, self.hue)
 
 
+class ViewDraws(NamedTuple):
+    """All that is random about views, row by row."""
+
+    mirrored: Bool[Tensor, " rows"]
+    cut: Boxes | Shifts
+    """Which box of its image a view shows, or by how much the whole image is moved."""
+    jitter: Jitter
+    greyed: Bool[Tensor, " rows"]
+
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "ViewDraws":
+        """Return what was drawn for some rows."""
+        return ViewDraws(
+            self.mirrored[rows], self.cut.take(rows), self.jitter.take(rows), self.greyed[rows]
+        )
+
+    def to(self, device: torch.device) -> "ViewDraws":
+        """Return the same on another device."""
+        return ViewDraws(*(part.to(device) for part in self))  # type: ignore[arg-type]
+
+    def __add__(self, other: "ViewDraws") -> "ViewDraws":  # type: ignore[override]
+        """Return what was drawn for the rows of both, which are cut in the same way."""
+        cut = (torch.cat(both) for both in zip(self.cut, other.cut, strict=True))
+        jitter = (torch.cat(both) for both in zip(self.jitter, other.jitter, strict=True))
+        return ViewDraws(
+            torch.cat([self.mirrored, other.mirrored]),
+            type(self.cut)(*cut),
+            Jitter(*jitter),
+            torch.cat([self.greyed, other.greyed]),
+        )
+
+
 class CroppedViews(NamedTuple):
     """Views that have been mirrored and cropped, or moved, and are still to be coloured."""
 
@@ -101,23 +134,13 @@ class CroppedViews(NamedTuple):
     jitter: Jitter
     greyed: Bool[Tensor, " rows"]
 
-    def take(self, rows: Int[Tensor, " some"] | slice) -> "CroppedViews":
-        """Return some of the views."""
-        return CroppedViews(self.views[rows], self.jitter.take(rows), self.greyed[rows])
-
-    def parts(self, number: int) -> "list[CroppedViews]":
-        """Return the views in so many parts, or in fewer, so that none has less than two."""
-        number = max(1, min(number, len(self.views) // 2))
-        ends = [len(self.views) * end // number for end in range(number + 1)]
-        return [self.take(slice(start, end)) for start, end in pairwise(ends)]
-
-    def __add__(self, other: "CroppedViews") -> "CroppedViews":  # type: ignore[override]
-        """Return the views of both."""
-        jitter = Jitter(*map(torch.cat, zip(self.jitter, other.jitter, strict=True)))
-        views, greyed = (
-            torch.cat(both) for both in ((self.views, other.views), (self.greyed, other.greyed))
-        )
-        return CroppedViews(views, jitter, greyed)
+    def split(self, sizes: Sequence[int]) -> "list[CroppedViews]":
+        """Return the views in parts of so many rows."""
+        ends = [0, *accumulate(sizes)]
+        return [
+            CroppedViews(self.views[part], self.jitter.take(part), self.greyed[part])
+            for part in itertools.starmap(slice, pairwise(ends))
+        ]
 
 
 def augment(
@@ -133,39 +156,42 @@ def augment(
     other, but mirror and crop are one step, and what follows is done in place. Works in float32 at
     least; no gradient flows through.
     """
-    return colour(crop_views(images, poses, settings, generator=generator)).to(images.dtype)
+    size = (images.shape[2], images.shape[3])
+    _check_images(images)
+    draws = draw_views(len(images), size, settings, generator=generator)
+    return colour(cut_views(images, poses, draws)).to(images.dtype)
+
+
+def draw_views(
+    rows: int, size: tuple[int, int], settings: AugmentSettings, *, generator: torch.Generator
+) -> ViewDraws:
+    """Return all that is random about so many views of images of a (height, width)."""
+    mirrored = _coins(rows, settings.mirror_probability, generator)
+    cut: Boxes | Shifts
+    if settings.shift > 0:
+        _check_shift(settings.shift, *size)
+        cut = draw_shifts(rows, settings.shift, generator=generator)
+    else:
+        cut = draw_boxes(rows, size, settings.crop_scale, settings.crop_ratio, generator=generator)
+    jitter = draw_jitter(rows, settings.strengths, settings.jitter_probability, generator=generator)
+    return ViewDraws(mirrored, cut, jitter, _coins(rows, settings.grey_probability, generator))
 
 
 @torch.no_grad()
-def crop_views(
-    images: Float[Tensor, "rows 3 height width"],
-    poses: Int[Tensor, " rows"],
-    settings: AugmentSettings,
-    *,
-    generator: torch.Generator,
+def cut_views(
+    images: Float[Tensor, "rows 3 height width"], poses: Int[Tensor, " rows"], draws: ViewDraws
 ) -> CroppedViews:
-    """Return the first half of `augment`, which draws all that is random; float32 at least."""
+    """Return the first half of `augment`: mirrored and cropped, or moved; float32 at least."""
     _check_images(images)
     check_poses(poses, len(images))
-    device = images.device
-    rows, _, height, width = images.shape
-    mirrored = _coins(rows, settings.mirror_probability, generator)
-    flips = source_flips(mirrored.to(device), poses.to(device))
+    draws = draws.to(images.device)
+    flips = source_flips(draws.mirrored, poses.to(images.device))
     working = images.to(torch.promote_types(images.dtype, torch.float32))
-    if settings.shift > 0:
-        _check_shift(settings.shift, height, width)
-        shifts = draw_shifts(rows, settings.shift, generator=generator).to(device)
-        views = shift_flipped(working, shifts, flips)
+    if isinstance(draws.cut, Shifts):
+        views = shift_flipped(working, draws.cut, flips)
     else:
-        boxes = draw_boxes(
-            rows, (height, width), settings.crop_scale, settings.crop_ratio, generator=generator
-        ).to(device)
-        views = crop_flipped(working, boxes, flips)
-    jitter = draw_jitter(
-        rows, settings.strengths, settings.jitter_probability, generator=generator
-    ).to(device)
-    greyed = _coins(rows, settings.grey_probability, generator).to(device)
-    return CroppedViews(views, jitter, greyed)
+        views = crop_flipped(working, draws.cut, flips)
+    return CroppedViews(views, draws.jitter, draws.greyed)
 
 
 @torch.no_grad()

@@ -15,6 +15,10 @@ class Shifts(NamedTuple):
     down: Int[Tensor, " rows"]
     across: Int[Tensor, " rows"]
 
+    def take(self, rows: Int[Tensor, " some"] | slice) -> "Shifts":
+        """Return the shifts of some rows."""
+        return Shifts(*(numbers[rows] for numbers in self))
+
     def to(self, device: torch.device) -> "Shifts":
         """Return the shifts on another device."""
         return Shifts(*(numbers.to(device) for numbers in self))

@@ -1,0 +1,149 @@
+"""Several processes that train as one: some are killed or told to stop, and the run goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trials import Rounds, Trials
+
+from runs import tiny_source
+
+STEPS = 24
+OPTIONS = (
+    *("--preset", "smoke", "--steps", str(STEPS), "--checkpoint-seconds", "0"),
+    *("--batch.images", "12", "--batch.parts", "1", "--held-out", "0"),
+)
+SECONDS = 300
+KILLS = (("one", 3), ("all", 1), ("starter", 2))
+"""Who is killed, and how many processes go on with the run."""
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+    if sys.platform != "linux":
+        pytest.skip("it looks for processes in /proc")
+    source = tiny_source()
+    path = tmp_path_factory.mktemp("images") / "images.npz"
+    np.savez(path, images=source.images.transpose(0, 2, 3, 1), labels=source.labels)
+    return f"arrays:{path}"
+
+
+def start(*words: str) -> "subprocess.Popen[str]":
+    """Start Python with these words, such as a command of oddone."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """Return the exit code of a process, what it printed, and its lines of error."""
+    printed, complained = process.communicate(timeout=SECONDS)
+    told = [line for line in complained.splitlines() if line.startswith("oddone: ")]
+    assert "Traceback" not in complained, complained
+    return process.returncode, printed, "\n".join(told)
+
+
+def wait_for_step(run: Path, step: int, process: "subprocess.Popen[str]") -> None:
+    """Wait until a run has a checkpoint of a step or of one after it."""
+    deadline = time.monotonic() + SECONDS
+    while not any(int(path.stem) >= step for path in (run / "checkpoints").glob("0*.safetensors")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def ranks_of(process: "subprocess.Popen[str]") -> list[int]:
+    """Return the processes that a process has started, in the order of their numbers."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == process.pid:
+                variables = (folder / "environ").read_text().split("\0")
+                rank = next(each for each in variables if each.startswith("RANK="))
+                found[rank] = int(folder.name)
+        except (OSError, ValueError, StopIteration):
+            continue  # no process, or one that has just ended
+    return [found[rank] for rank in sorted(found)]
+
+
+def steps_and_losses(run: Path) -> tuple[list[int], list[float]]:
+    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    return [line["step"] for line in history], [line["loss"] for line in history]
+
+
+def check_whole(run: Path, last: int = STEPS) -> None:
+    """Check that every step was made once, and the first as any number of processes makes it."""
+    steps, losses = steps_and_losses(run)
+    assert steps == list(range(1, last + 1))
+    assert losses[0] == pytest.approx(3.5, rel=0.3)
+    assert (run / "encoder.safetensors").is_file()
+    assert (run / "detector.oddone").is_file()
+
+
+def test_processes_that_are_killed_and_told_to_stop_lose_nothing(
+    images: str, tmp_path: Path, trials: Trials, rounds: Rounds
+) -> None:
+    for number in range(rounds(1, 30)):
+        who, others = KILLS[number % len(KILLS)]
+        run = tmp_path / str(number)
+        with trials.trial("processes", f"{who} killed, {others} go on"):
+            kill_and_go_on(images, run, who, others)
+
+
+def kill_and_go_on(images: str, run: Path, who: str, others: int) -> None:
+    begun = start("-m", "oddone", "train", images, "--out", str(run), *OPTIONS, "--processes", "2")
+    wait_for_step(run, 3, begun)
+    first, second = ranks_of(begun)
+    for process in {"one": [second], "all": [first, second], "starter": [begun.pid]}[who]:
+        os.kill(process, signal.SIGKILL)
+    code, _, told = end(begun)
+    if who != "starter":
+        assert code == 2
+        assert told.count("\n") == 0
+        assert "go on with oddone train --resume" in told
+    wait_until_gone(first, second)
+    assert not (run / "encoder.safetensors").exists()
+    stopped = start("-m", "oddone", "train", "--resume", str(run), "--processes", str(others))
+    wait_for_step(run, max(steps_and_losses(run)[0]) + 3, stopped)
+    os.kill(stopped.pid, signal.SIGINT)
+    code, printed, told = end(stopped)
+    assert (code, told) == (130, "")
+    assert printed.count("nothing is lost. Go on with:") == 1
+    finished = start("-m", "oddone", "train", "--resume", str(run))
+    assert end(finished)[::2] == (0, "")
+    check_whole(run)
+
+
+def wait_until_gone(*processes: int) -> None:
+    """Wait until processes have ended, as they do by themselves when their starter is killed."""
+    deadline = time.monotonic() + SECONDS
+    while any(Path(f"/proc/{process}").exists() for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_torchrun_goes_on_by_itself_when_a_process_is_killed(images: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    train = ("-m", "oddone", "train", images, "--out", str(run), *OPTIONS)
+    torchrun = start(*launch, "--max-restarts", "1", *train)
+    wait_for_step(run, 3, torchrun)
+    os.kill(ranks_of(torchrun)[1], signal.SIGKILL)
+    code, printed, _ = end(torchrun)
+    assert code == 0
+    assert f"done: {STEPS} steps" in printed
+    check_whole(run)
+    assert json.loads((run / "provenance.json").read_text())["processes"] == 2

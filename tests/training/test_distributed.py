@@ -1,0 +1,242 @@
+"""Several processes are one: what they compute together is what one computes alone."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from comparing import begun, losses, train_until
+from group_cases import CASES, fit, normalise, step_of
+from safetensors.torch import load_file
+from torch import Tensor
+
+from oddone import distributed
+from oddone.errors import DataError, ProcessError, SettingsError
+from oddone.training import BatchSettings, RunDirectory, train_network
+from oddone.training.shares import RowShare, check_shares, own_share
+from runs import tiny_settings, tiny_source
+
+HERE = Path(__file__).parent
+SIZES = (2, 3)
+SECONDS = 300
+
+
+def run_settings() -> object:
+    settings = tiny_settings(steps=4)
+    return replace(settings, batch=replace(settings.batch, parts=1))
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which groups of two and of three processes have left what they found.
+
+    Each has gone on with a run that one process had begun.
+    """
+    folder = tmp_path_factory.mktemp("groups")
+    for size in SIZES:
+        train_until(2, tiny_source(), begun(folder / str(size) / "begun", run_settings()))
+        run_group(size, folder / str(size))
+    return folder
+
+
+def run_group(size: int, folder: Path) -> None:
+    """Let so many processes do what `group_member.py` says."""
+    port, unused = free_ports(2)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+        "UNUSED_PORT": str(unused),
+    }
+    members = [
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, str(HERE / "group_member.py"), str(folder)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(size)
+    ]
+    try:
+        complaints = [member.communicate(timeout=SECONDS)[1] for member in members]
+    finally:
+        for member in members:
+            member.kill()
+    assert [member.returncode for member in members] == [0] * size, complaints
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports at which nobody listens now."""
+    with ExitStack() as open_sockets:
+        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], most: float) -> None:
+    """Fail unless all tensors are as near to each other as that, relative to their length."""
+    assert found.keys() == wanted.keys()
+    for name, numbers in wanted.items():
+        apart = (found[name].double() - numbers.double()).norm()
+        assert apart <= most * numbers.double().norm(), name
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_of_several_processes_is_that_of_one(
+    groups: Path, tmp_path: Path, name: str, size: int
+) -> None:
+    found = load_file(groups / str(size) / f"{name}.safetensors")
+    assert_same(found, step_of(CASES[name], tmp_path / "run"), most=1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_batch_norm_sees_the_rows_of_all_processes(groups: Path, size: int) -> None:
+    assert_same(load_file(groups / str(size) / "batch norm.safetensors"), normalise(), most=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_moments_and_samples_of_several_processes_are_those_of_one(groups: Path, size: int) -> None:
+    assert_same(load_file(groups / str(size) / "fit.safetensors"), fit(), most=1e-12)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_several_processes_go_on_with_a_run_that_one_has_begun(
+    groups: Path, tmp_path: Path, size: int
+) -> None:
+    alone = begun(tmp_path / "run", run_settings())
+    train_network(tiny_source(), alone.settings, alone)
+    together = RunDirectory.open(groups / str(size) / "begun")
+    assert together.finished
+    assert [step for step, _ in losses(together)] == [1, 2, 3, 4]
+    torch.testing.assert_close(losses(together), losses(alone), rtol=1e-4, atol=0)
+
+
+def test_one_process_goes_on_with_a_run_that_several_have_begun(groups: Path) -> None:
+    run = RunDirectory.open(groups / "2" / "begun")
+    run.extend(replace(run.settings, steps=5))
+    outcome = train_network(tiny_source(), run.settings, run)
+    assert (outcome.finished, outcome.step) == (True, 5)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_processes_compare_what_they_know(groups: Path, size: int) -> None:
+    said = json.loads((groups / str(size) / "said.json").read_text())
+    assert said["same"] == ""
+    assert said["other"].startswith("images is 1 in process 1 on ")
+    assert said["other"].endswith("; start all with the same")
+    assert said["missing"].startswith("outliers is 3 in process 1")
+    assert said["first"] == {"rank": 0}
+    assert said["largest"] == [size - 1, -1]
+    assert said["described"] == {"processes": size, "launch": None}
+
+
+def test_an_error_in_one_process_is_raised_once(groups: Path) -> None:
+    assert (groups / "2" / "failed 1.txt").read_text() == "the last process has no images"
+    told = sorted(path.name for path in (groups / "2").glob("* [01].txt"))
+    # The one that was left may find the notes of the others gone with the process that kept them.
+    assert told in (["failed 1.txt", "silent 0.txt"], ["failed 0.txt", "failed 1.txt"])
+
+
+def test_a_process_that_finds_no_others_says_where_it_looked(groups: Path) -> None:
+    said = (groups / "alone.txt").read_text()
+    assert said.startswith("process 1 of 2 could not join the others at localhost:")
+    assert said.endswith("; start them all, at an address that all can reach")
+
+
+# --- Who takes what
+
+
+def in_group(monkeypatch: pytest.MonkeyPatch, rank: int, size: int) -> None:
+    monkeypatch.setattr(distributed, "rank", lambda: rank)
+    monkeypatch.setattr(distributed, "count", lambda: size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("batch", [{"parts": 1}, {"parts": 5}, {"parts": 1, "chunk": 5}])
+def test_every_row_belongs_to_one_process_in_order(
+    monkeypatch: pytest.MonkeyPatch, size: int, batch: dict[str, int]
+) -> None:
+    settings, ends = BatchSettings(**batch), [0]  # type: ignore[arg-type]
+    for rank in range(size):
+        in_group(monkeypatch, rank, size)
+        rows, sizes = own_share(23, settings)
+        assert rows.start == ends[-1]
+        assert rows.stop - rows.start == sum(sizes)
+        assert all(number >= 2 for number in sizes)
+        assert max(sizes) <= (settings.chunk or 23)
+        ends.append(rows.stop)
+    assert ends[-1] == 23
+
+
+@pytest.mark.parametrize(("wanted", "sizes"), [(5, [4, 5, 5, 5, 5]), (100, [2] * 12), (1, [24])])
+def test_no_part_has_less_than_two_rows(wanted: int, sizes: list[int]) -> None:
+    assert own_share(24, BatchSettings(parts=wanted)) == RowShare(slice(0, 24), sizes)
+
+
+def test_more_processes_than_images_or_parts_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_group(monkeypatch, 0, 3)
+    with pytest.raises(DataError, match="3 processes and 2 images a step; start at most 2"):
+        check_shares(2, 16, BatchSettings())
+    with pytest.raises(SettingsError, match=r"batch\.parts cuts .* 2 parts.* batch\.parts=3 "):
+        check_shares(8, 16, BatchSettings(parts=2))
+    with pytest.raises(SettingsError, match=r"batch\.chunk cuts a step into 2 parts"):
+        check_shares(8, 16, BatchSettings(chunk=8))
+    check_shares(8, 16, BatchSettings())
+    check_shares(8, 16, BatchSettings(parts=4))
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"chunk": 1}, r"batch\.chunk=1: choose 2 rows or more"),
+        ({"chunk": 8, "parts": 2}, r"batch\.chunk=8 and batch\.parts=2 are two ways"),
+    ],
+)
+def test_chunks_that_make_no_sense_are_refused(batch: dict[str, int], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        BatchSettings(**batch)  # type: ignore[arg-type]
+
+
+# --- Starting them
+
+
+def test_no_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="--processes 0: choose 1 or more"):
+        distributed.start(0, [])
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingsError, match="in a process that torchrun has started"):
+        distributed.start(2, [])
+
+
+def test_processes_that_say_why_they_failed_give_the_exit_code() -> None:
+    assert distributed._code_of({1: 2, 0: -15}) == 2
+    assert distributed._code_of({0: 130, 1: 130}) == 130
+    with pytest.raises(ProcessError, match="process 1 of the run was ended by SIGKILL; "):
+        distributed._code_of({1: -9, 0: -15})
+
+
+def test_a_launch_has_one_name_in_all_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert distributed.launch_name() is None
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # what torchrun sets where nobody chooses
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+    assert distributed.restart_of() is None
+    first = distributed.launch_name()
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert distributed.restart_of() == first
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job 7")
+    assert distributed.restart_of() == "job 7"
