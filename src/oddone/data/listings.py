@@ -60,11 +60,15 @@ def list_packed(scheme: str, place: str) -> Listing:
     places = packed_files(scheme, place)
     found: list[PackedLabel] = []
     versions: list[str] = []
+    times: list[int] = []
     for each in places:
         try:
             with open_place(each, from_the_start=False) as opened:
                 versions.append(opened.version or secrets.token_hex(8))
-            found += _LISTERS[scheme](each)
+            pictures = list(_LISTERS[scheme](each))
+            found += pictures
+            changed = _number(versions[-1]) if is_url(each) else Path(each).stat().st_mtime_ns
+            times += [changed] * len(pictures)
         except OSError as error:
             raise DataError(
                 f"cannot read {each}: {error.strerror or error}; name files that you may read"
@@ -73,8 +77,8 @@ def list_packed(scheme: str, place: str) -> Listing:
         raise DataError(f"{place} holds no pictures; name a file that does")
     labels, classes = _encode([picture.label for picture in found])
     files = [
-        ListedFile(picture.name, label, picture.size, 0, (0, 0, 0))
-        for picture, label in zip(found, labels, strict=True)
+        ListedFile(picture.name, label, picture.size, time, (0, 0, 0))
+        for picture, label, time in zip(found, labels, times, strict=True)
     ]
 
     def read() -> Iterator[Readable]:

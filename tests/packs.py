@@ -5,8 +5,9 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-from pictures import encoded, noise
+from PIL import Image
 from pyarrow import parquet
 
 
@@ -23,7 +24,14 @@ def tar_of(contents: Mapping[str, bytes], mode: str = "w") -> bytes:
 
 def some_pictures(number: int, seed: int = 0) -> list[bytes]:
     """Return some PNG files of 20 pixels."""
-    return [encoded(noise(seed + each, 20, 20), "PNG") for each in range(number)]
+    return [_png(seed + each) for each in range(number)]
+
+
+def _png(seed: int) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (20, 20, 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
 
 
 def write_parquet(
