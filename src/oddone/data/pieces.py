@@ -7,6 +7,7 @@ it is computed, and all shares, one after the other, are the whole.
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
@@ -59,9 +60,10 @@ def files_of(request: Request, left_out: Counter[str]) -> list[str | BrokenFile]
         return [str(root / name) for name in parse_imglist(path)[0]]
     if not request.path.is_dir():
         return [str(request.path)]
-    contents = contents_below(request.path)
+    contents, root = contents_below(request.path), str(request.path)
     left_out.update(contents.left_out)
-    return [*(str(request.path / name) for name in contents.pictures), *contents.locked]
+    # A Path for each of 200,000 files is slow.
+    return [*(os.path.join(root, name) for name in contents.pictures), *contents.locked]  # noqa: PTH118
 
 
 def is_read_from_afar(request: Request) -> bool:
