@@ -62,6 +62,8 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/decoding.py
+	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/first_verdict.py
 	$(BIN)/python benchmarks/table.py
 
 soak: $(READY)

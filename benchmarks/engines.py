@@ -170,7 +170,7 @@ def score_here(detector: Path, photos: Path, out: Path) -> dict[str, Any]:
 
 def warm_up(detector: Any) -> None:
     """Let torch make its threads and choose its kernels."""
-    detector(load("fashion:known#test", size=32).images[: detector.batch_size])
+    detector(load("fashion:known#test", size=detector.image_size).images[: detector.batch_size])
 
 
 def note_on(detector: Path) -> ShareNote:

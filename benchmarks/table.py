@@ -3,13 +3,17 @@
 import json
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from engines_table import costs_table, engines_table, first_verdict_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
+SCALE = ROOT / "docs" / "scale.md"
 RESULTS = ROOT / "results"
 NO_RECORD = "There is no record of `make {}` yet.\n"
 
@@ -35,6 +39,18 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "quality": quality_table(),
             "adaptive": adaptive_table(),
             "speed": speed_table(),
+        },
+        SCALE: {
+            "engines": engines_table(newest("engines"), partial(link_from, SCALE)),
+            "first_verdict": first_verdict_table(
+                newest("first_verdict"), partial(link_from, SCALE)
+            ),
+            "costs": costs_table(
+                newest("engines"),
+                newest("scoring"),
+                newest("decoding"),
+                partial(link_from, SCALE),
+            ),
         },
         RELIABILITY: {
             name: content() if all_records(record, "reliability") else NO_RECORD.format(record)

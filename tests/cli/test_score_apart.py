@@ -7,11 +7,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from torch.nn import Flatten
 
+import oddone
 from oddone.cli import score_parts
 from oddone.cli.score_shares import parse_shard
 from oddone.data.pieces import PackedPiece, share_of
@@ -157,6 +160,26 @@ def test_options_that_do_not_fit_are_one_line(
     assert message in complained
     assert complained.count("\n") == 1
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_bucket_is_scored_and_fitted_like_a_folder(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    fsspec.filesystem("memory").put(f"{folder}/", "/bucket/photos/good/", recursive=True)
+    url, tables = "memory://bucket/photos/", []
+    for number, source in enumerate((str(folder), url)):
+        out = tmp_path / f"{number}.parquet"
+        assert run_oddone("score", str(detector_file), source, "--out", str(out))[0] == 0
+        tables.append([{**row, "path": Path(row["path"]).name} for row in rows(out)])
+    assert_same_rows(*tables)
+    detector = oddone.fit(url, encoder=Flatten(), image_size=16, false_alarms=0.5)
+    assert detector.classes == ("good",)
+    fsspec.filesystem("memory").rm("/bucket", recursive=True)
 
 
 # --- Parts ------------------------------------------------------------------------------------
