@@ -89,8 +89,8 @@ def first_verdict_table(record: Record, link: Link) -> str:
         f"{median['seconds']:.1f} s ({median['cpu_seconds']:.1f} s of CPU time, of which the list "
         f"of files takes {median['cpu_seconds_of_listing']:.1f} s and "
         f"{median['mebibytes_of_listing']:.0f} MiB), the median of {len(record['rounds'])} on "
-        f"{machine['threads']} threads of an {machine['processor']} where others worked too; "
-        f"record: {link(record)}.\n"
+        f"{machine['threads']} threads of an {machine['processor']} where others worked too "
+        f"(load {record['load_average'][0]:g}); record: {link(record)}.\n"
     )
 
 

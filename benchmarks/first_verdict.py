@@ -5,6 +5,7 @@ opened, the folder listed, and the first batch decoded and scored.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,13 @@ def main() -> None:
     medians = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
     print(json.dumps(medians, indent=2))
     write_measurements(
-        "first_verdict", seed=0, packages=["numpy"], files=FILES, rounds=rounds, median=medians
+        "first_verdict",
+        seed=0,
+        packages=["numpy"],
+        files=FILES,
+        rounds=rounds,
+        median=medians,
+        load_average=[round(load, 1) for load in os.getloadavg()],
     )
 
 

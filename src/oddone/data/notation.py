@@ -3,19 +3,15 @@
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from oddone.data.arrays import read_arrays, resize_images
 from oddone.data.cache import Listing
-from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
+from oddone.data.cifar import read_cifar10, read_cifar100
 from oddone.data.fashion import read_fashion
 from oddone.data.file_tree import (
-    class_folders,
     describe_contents,
-    ending_of,
-    has_loose_pictures,
 )
 from oddone.data.folder import (
     FolderLook,
@@ -26,11 +22,12 @@ from oddone.data.folder import (
     read_listing,
 )
 from oddone.data.formats import ENDINGS
-from oddone.data.idx import PREFIXES, idx_images, read_idx
+from oddone.data.idx import read_idx
 from oddone.data.image_set import ImageSet, SplitName
 from oddone.data.imglist import read_imglist
-from oddone.data.listings import PACKED, list_packed, list_remote, packed_scheme
-from oddone.data.remote import is_url, list_url, without_file_scheme
+from oddone.data.listings import PACKED, list_packed, list_remote
+from oddone.data.possible_schemes import guess_scheme_of_url, possible_schemes
+from oddone.data.remote import is_url, without_file_scheme
 from oddone.data.svhn import read_svhn
 from oddone.errors import DataError, SettingsError, closest_match
 from oddone.progress import Progress
@@ -189,7 +186,7 @@ def _parse_unchecked(source: str, guess: Callable[[Path], str]) -> Request:
             _check_exists(request)
         return request
     if is_url(place):
-        return Request(_guess_scheme_of_url(place), place, split)
+        return Request(guess_scheme_of_url(place), place, split)
     path = _path(place)
     if path.exists():
         return Request(guess(path), place, split)
@@ -283,53 +280,6 @@ def guess_scheme(path: Path) -> str:
     raise DataError(
         f"cannot tell what {path.name} is by its name; write SCHEME:{path} ({_known_schemes()})"
     )
-
-
-def possible_schemes(path: Path) -> list[str]:
-    """Return the schemes by which the path could be read, judging by names."""
-    return _schemes_of_folder(path) if path.is_dir() else _schemes_of_file(path)
-
-
-def _guess_scheme_of_url(url: str) -> str:
-    """Return the scheme by which to read what stands behind a URL, judging by names."""
-    packed = packed_scheme(url)
-    if packed is not None:
-        return packed
-    if ending_of(url) in ENDINGS:
-        return "flat"
-    found = list_url(url)
-    if found.folders:
-        return "folder"
-    kinds = {packed_scheme(file.url) for file in found.files} - {None}
-    has_pictures = any(ending_of(file.url) in ENDINGS for file in found.files)
-    return "flat" if has_pictures or not kinds else str(min(kinds, key=str))
-
-
-def _schemes_of_file(path: Path) -> list[str]:
-    name = path.name.lower()
-    packed = packed_scheme(name)
-    if packed == "tar":
-        with suppress(DataError):  # whoever reads it says what is wrong with it
-            return [edition.scheme for edition in editions_in(path)] or [packed]
-    if packed is not None:
-        return [packed]
-    if name.removesuffix(".gz").endswith("-ubyte"):
-        return ["idx"]
-    by_ending = {".npz": "arrays", ".npy": "arrays", ".mat": "svhn", ".txt": "imglist"}
-    return [by_ending[path.suffix.lower()]] if path.suffix.lower() in by_ending else []
-
-
-def _schemes_of_folder(path: Path) -> list[str]:
-    official = [edition.scheme for edition in editions_in(path)]
-    if any(path.glob("*_32x32.mat")):
-        official.append("svhn")
-    if idx_images(path, [prefix for prefixes in PREFIXES.values() for prefix in prefixes]):
-        official.append("idx")
-    if official:
-        return official
-    guesses = {"folder": class_folders(path), "flat": has_loose_pictures(path)}
-    found = [scheme for scheme, there in guesses.items() if there]
-    return found or sorted({packed_scheme(file.name) or "" for file in path.iterdir()} - {""})
 
 
 # --- Reading ----------------------------------------------------------------------------------

@@ -60,10 +60,10 @@ def files_of(request: Request, left_out: Counter[str]) -> list[str | BrokenFile]
         return [str(root / name) for name in parse_imglist(path)[0]]
     if not request.path.is_dir():
         return [str(request.path)]
-    contents, root = contents_below(request.path), str(request.path)
+    contents, folder = contents_below(request.path), str(request.path)
     left_out.update(contents.left_out)
     # A Path for each of 200,000 files is slow.
-    return [*(os.path.join(root, name) for name in contents.pictures), *contents.locked]  # noqa: PTH118
+    return [*(os.path.join(folder, name) for name in contents.pictures), *contents.locked]  # noqa: PTH118
 
 
 def is_read_from_afar(request: Request) -> bool:

@@ -29,7 +29,6 @@ from oddone.data.notation import (
     check_size,
     guess_scheme,
     parse,
-    possible_schemes,
     read_request,
 )
 from oddone.data.parquet_file import read_parquet
@@ -43,6 +42,7 @@ from oddone.data.pieces import (
     pieces_of,
     readables_of,
 )
+from oddone.data.possible_schemes import possible_schemes
 from oddone.data.readable import (
     FAR_THREADS,
     Readable,
