@@ -65,6 +65,8 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/processes.py
 	$(BIN)/python benchmarks/chunks.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/first_verdict.py
 	$(BIN)/python benchmarks/table.py
 
 soak: $(READY)

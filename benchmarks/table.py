@@ -3,9 +3,12 @@
 import json
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from engines_table import costs_table, engines_table, first_verdict_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -42,6 +45,16 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "loss of many processes": loss_of_many_table(),
             "two processes": two_processes_table(),
             "chunks": chunks_table(),
+            "engines": engines_table(newest("engines"), partial(link_from, SCALE)),
+            "first_verdict": first_verdict_table(
+                newest("first_verdict"), partial(link_from, SCALE)
+            ),
+            "costs": costs_table(
+                newest("engines"),
+                newest("scoring"),
+                newest("decoding"),
+                partial(link_from, SCALE),
+            ),
         },
         RELIABILITY: {
             name: content() if all_records(record, "reliability") else NO_RECORD.format(record)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import adaptive
+import engines
+import engines_table
 import preset
 import scale
 import scoring
@@ -58,6 +60,48 @@ def test_views_as_needed_are_compared_with_all_views(monkeypatch: pytest.MonkeyP
     assert adaptive.measure_speed(detector, images)["our_milliseconds"] > 0
     assert adaptive.as_recorded("a=fashion:unseen#test") == "a=fashion:unseen#test"
     assert adaptive.as_recorded("a=svhn:some/where#test") == "a=svhn:DIR#test"
+
+
+def test_scoring_in_one_process_is_measured(tmp_path: Path) -> None:
+    fitted().save(tmp_path / "d.oddone")
+    photos = engines.write_photos(tmp_path / "photos", 1002)
+    few = photos / "0001"
+    measured = engines.score_here(tmp_path / "d.oddone", few, tmp_path / "rows.parquet")
+    assert measured["images"] == 2
+    assert min(measured.values()) > 0
+
+
+def test_what_images_cost_is_calculated_from_records() -> None:
+    round_ = {"images_per_second": 50.0, "images_per_cpu_second": 100.0, "worker_mebibytes": 600.0}
+    round_ |= {"bytes_written_per_image": 8.0}
+    machine = {"threads": 2, "processor": "Abacus"}
+    record = {
+        "machine": machine,
+        "size": 32,
+        "encoder": "tiny",
+        "images": 5000,
+        "workers": 2,
+        "rounds": [{"local": round_, "ray": round_}],
+        "memory": {"few": round_, "many": round_},
+        "memory_ratio": 1.0,
+        "seconds_to_start_ray": 9.0,
+        "load_average": [1.0],
+        "ray_over_local": {"median": 1.0, "all": [1.0]},
+        "ray_over_local_per_cpu_second": {"median": 1.0, "all": [1.0]},
+    }
+    scoring_record = {
+        "machine": machine,
+        "speed": [{"encoder": "tiny", "images": 72, "our_milliseconds": 1000.0}],
+    }
+    decoding = {"machine": machine, "photos": 10, "photo_size": [5, 4], "speed": []}
+
+    def link(_: dict[str, object]) -> str:
+        return "LINK"
+
+    lines = engines_table.costs_table(record, scoring_record, decoding, link).splitlines()
+    assert lines[2].endswith("| 100 | 2.8 core hours | 278 core hours | 27,778 core hours |")
+    assert lines[3].endswith("| 36 | 7.7 core hours | 772 core hours | 77,160 core hours |")
+    assert "1.00 by the clock (1.00)" in engines_table.engines_table(record, link)
 
 
 def test_folders_of_the_machine_are_left_out_of_a_record() -> None:

@@ -229,7 +229,7 @@ def test_a_path_that_cannot_be_guessed_is_an_error(tmp_path: Path) -> None:
         load(str(tmp_path / "one.png"))
     with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "set", "set")
-    with pytest.raises(DataError, match=r"cannot tell what other.tar.gz is"):
+    with pytest.raises(DataError, match=r"other.tar.gz holds no pictures"):
         load(str(tmp_path / "other.tar.gz"))
 
 
@@ -262,7 +262,7 @@ def test_a_size_below_one_is_an_error(size: int) -> None:
 
 def test_every_scheme_is_described() -> None:
     described = describe_sources()
-    assert len(described) == len(SCHEMES) + 1
+    assert len(described) == len(SCHEMES) + 2
     for scheme, (notation, description) in zip(SCHEMES, described, strict=False):
         assert notation.startswith(scheme)
         assert description

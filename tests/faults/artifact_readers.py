@@ -182,4 +182,7 @@ _ARTIFACTS = {
     "idx": lambda path: _images("idx", path),
     "idxgz": lambda path: _images("idx", path),
     "imglist": lambda path: _images("imglist", path),
+    "tarshard": lambda path: _images("tar", path),
+    "tarshardgz": lambda path: _images("tar", path),
+    "parquet": lambda path: _images("parquet", path),
 }

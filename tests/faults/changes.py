@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import oddone.cli.bench
+import oddone.cli.score_parts
 from oddone.files import write_atomic
 from oddone.tensor_file import TensorFile
 from runs import scale_of, tiny_settings
@@ -15,6 +16,11 @@ def toy_bench() -> None:
     """Let the scale cpu of `oddone bench` train for two steps, not for minutes."""
     scale = scale_of(tiny_settings(steps=2), "cpu")
     oddone.cli.bench.cpu_scale = lambda _: scale
+
+
+def small_parts() -> None:
+    """Let a part of `oddone score` have a few images, so that there are several."""
+    oddone.cli.score_parts._images_per_part = lambda _: 20
 
 
 def write_in_place() -> None:

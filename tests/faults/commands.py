@@ -59,6 +59,11 @@ COMMANDS = {
     ),
     "score jsonl": Command("score INPUTS/run INPUTS/photos --out WORK/scores.jsonl"),
     "score parquet": Command("score INPUTS/run INPUTS/photos --out WORK/scores.parquet"),
+    "score parts": Command(
+        "score INPUTS/run INPUTS/photos INPUTS/normal --out WORK/scores",
+        changes=("small_parts",),
+        slow=True,
+    ),
     "evaluate": Command(
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),

@@ -28,6 +28,7 @@ from oddone.training.initialise import initial_network
 from oddone.training.optim import build_optimiser
 from oddone.training.run_directory import run_provenance
 from oddone.training.settings_file import as_toml
+from packs import tar_of, write_parquet
 from records import made_up_record
 from runs import tiny_settings, tiny_source
 from small_detector import fitted
@@ -178,6 +179,9 @@ FILE_NAMES = {
     "idx": "train-images-idx3-ubyte",
     "idxgz": "train-images-idx3-ubyte.gz",
     "imglist": "list.txt",
+    "tarshard": "shard.tar",
+    "tarshardgz": "shard.tar.gz",
+    "parquet": "pictures.parquet",
 }
 
 
@@ -230,3 +234,9 @@ def _write_data(paths: dict[str, Path]) -> None:
         Image.fromarray(pixels).save(pictures / f"{number}.png")
     lines = [f"{pictures}/{number}.png {label}\n" for number, label in enumerate(LABELS)]
     paths["imglist"].write_text("".join(lines))
+    contents = [(pictures / f"{number}.png").read_bytes() for number in range(len(PIXELS))]
+    shard = {f"{number}.png": content for number, content in enumerate(contents)}
+    shard |= {f"{number}.cls": str(label).encode() for number, label in enumerate(LABELS)}
+    paths["tarshard"].write_bytes(tar_of(shard))
+    paths["tarshardgz"].write_bytes(tar_of(shard, "w:gz"))
+    write_parquet(paths["parquet"], {"image": contents, "label": LABELS.tolist()})

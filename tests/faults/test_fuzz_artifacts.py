@@ -61,7 +61,7 @@ def kind_of(outcome: Outcome) -> str:
 def test_a_damaged_file_is_refused_or_what_it_was(
     paths: dict[str, Path], intact: dict[str, str], tmp_path: Path, rounds: Rounds, trials: Trials
 ) -> None:
-    number = rounds(228, 4_000)
+    number = rounds(264, 4_400)
     for start in range(0, number, AT_ONCE):
         folder = tmp_path / f"damaged-{start}"
         damaged = damaged_files(paths, min(AT_ONCE, number - start), seed=start)

@@ -10,7 +10,7 @@ import torch
 
 from oddone.data import ImageSet
 from oddone.data.cifar import editions_in
-from oddone.data.notation import possible_schemes
+from oddone.data.possible_schemes import possible_schemes
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
 

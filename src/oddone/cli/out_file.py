@@ -37,9 +37,17 @@ def out_file_in_parts(out: Path) -> Iterator[Path]:
     What goes wrong meanwhile need not be about the file, so who writes it does so inside
     `os_errors_explained`.
     """
+    with os_errors_explained(out):
+        remove_leftovers(out.parent)
+    with written_whole(out) as part:
+        yield part
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """Yield the same, and leave what killed commands have left in the folder."""
     with ExitStack() as stack:
         with os_errors_explained(out):
-            remove_leftovers(out.parent)
             part = stack.enter_context(file_beside(out))
         yield part
         with os_errors_explained(out), part.open("rb+") as file:

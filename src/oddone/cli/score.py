@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,21 +11,20 @@ from cyclopts import App, Parameter
 
 from oddone.cli.copy_folder import CopyFolder
 from oddone.cli.loading import open_detector
-from oddone.cli.out_file import check_out_file
 from oddone.cli.path_list import read_paths
+from oddone.cli.score_apart import EngineOptions, merge_tables, options_apart, score_apart
 from oddone.cli.score_table import (
-    FORMATS,
     Row,
-    check_parquet,
     most_anomalous_first,
     open_table,
     to_row,
 )
-from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
+from oddone.cli.score_tally import Tally
+from oddone.cli.terminal import describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
 from oddone.data.stream import stream_paths
-from oddone.detector import Calibration, Detector
-from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.detector import Detector
+from oddone.errors import SettingsError, did_you_mean
 from oddone.progress import Progress
 
 NEIGHBOURS = 3
@@ -46,6 +44,11 @@ def score(
     top: int | None = None,
     copy_anomalous: Path | None = None,
     sha256: str | None = None,
+    shard: str | None = None,
+    merge: Annotated[bool, Parameter(negative=())] = False,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    address: str | None = None,
 ) -> None:
     """Name the class of images, and say which are none of the classes: a row for each, in order.
 
@@ -54,7 +57,10 @@ def score(
 
     Examples: `oddone score run photos/ more/one.jpg`, `oddone score run photos/ --out scores.csv`,
     `oddone score run photos/ --top 50 --copy-anomalous look-at-these`,
-    `find photos -newer last -print0 | oddone score run -`.
+    `find photos -newer last -print0 | oddone score run -`,
+    `oddone score run s3://bucket/photos/ --engine ray --out scores`,
+    `oddone score run photos/ --shard 3/16 --out scores/3.parquet`, and when all are there
+    `oddone score --merge scores/*.parquet --out all.parquet`.
 
     Parameters
     ----------
@@ -64,7 +70,8 @@ def score(
         Pictures, folders of pictures, or what `oddone data list` lists; or - for paths from stdin,
         separated by null bytes or line ends.
     out
-        A file for the rows, by its ending: .csv, .jsonl or .parquet.
+        A file for the rows, by its ending: .csv, .jsonl or .parquet. A name without ending is a
+        folder for the rows in parts; if it is stopped, the same command does what is missing.
     explain
         Add the three training images that are most like the image.
     sort
@@ -75,8 +82,25 @@ def score(
         A folder to copy the files of all anomalous images into; nothing in it is overwritten.
     sha256
         The SHA-256 that the detector's file must have, as `sha256sum` prints it.
+    shard
+        Which share of the images, such as 3/16: for 16 jobs that know nothing of each other.
+    merge
+        Put the tables of all shards, or all parts of a folder, together: no detector is named.
+    engine
+        What scores: this process, or Ray (with --out FOLDER) in processes of its own.
+    workers
+        How many processes of Ray; by default one for each core.
+    address
+        A Ray cluster to use, such as HOST:6379; by default Ray is started on this machine.
     """
-    _check_options(sources, out, top)
+    if merge:
+        merge_tables([detector, *map(Path, sources)], out, sort=sort is not None, top=top)
+        return
+    _check_sources(sources, top)
+    from_stdin = STDIN if STDIN in sources else None
+    in_one = {"--sort": sort, "--top": top, "--copy-anomalous": copy_anomalous, STDIN: from_stdin}
+    engine_options = EngineOptions(engine, workers, address)
+    apart = options_apart(out, shard=shard, engine=engine_options, in_one=in_one)
     opened = open_detector(detector, sha256)
     copies = _open_copies(copy_anomalous, opened, detector)
     if opened.calibration is None:
@@ -85,8 +109,11 @@ def score(
             f"{_calibrate(detector)}"
         )
     neighbours = NEIGHBOURS if explain else 0
+    if apart is not None:
+        score_apart(apart, detector, opened, sources, neighbours)
+        return
     arranged = sort is not None or top is not None
-    tally = _Tally()
+    tally = Tally()
     began = time.monotonic()
     with progress_bar() as progress:
         rows_are_seen = out is None and sys.stdout.isatty() and not arranged  # as the progress
@@ -110,7 +137,7 @@ def score(
     tally.check()
 
 
-def _check_options(sources: Sequence[str], out: Path | None, top: int | None) -> None:
+def _check_sources(sources: Sequence[str], top: int | None) -> None:
     if not sources:
         raise SettingsError("say what to score: oddone score DETECTOR SOURCE, such as a folder")
     for source in sources:
@@ -122,9 +149,6 @@ def _check_options(sources: Sequence[str], out: Path | None, top: int | None) ->
         raise SettingsError("- takes all paths from stdin; leave the other sources out")
     if top is not None and top < 1:
         raise SettingsError(f"--top {top}: choose 1 or more rows")
-    if out is not None:
-        check_out_file(out, tuple(FORMATS))
-        check_parquet(out)
 
 
 def _open_copies(folder: Path | None, opened: Detector, detector: Path) -> CopyFolder | None:
@@ -148,51 +172,10 @@ def _pictures(sources: Sequence[str], size: int, progress: Progress | None) -> I
     return stream(sources, size=size, progress=progress)
 
 
-def _watch(rows: Iterable[Row], tally: "_Tally", copies: CopyFolder | None) -> Iterator[Row]:
+def _watch(rows: Iterable[Row], tally: Tally, copies: CopyFolder | None) -> Iterator[Row]:
     """Yield the rows, and count and copy on the way."""
     for row in rows:
         tally.add(row)
         if copies is not None and row["anomalous"]:
             copies.add(row["path"])
         yield row
-
-
-@dataclass
-class _Tally:
-    """What is counted of the rows as they pass."""
-
-    images: int = 0
-    anomalous: int = 0
-    unreadable: int = 0
-    first_unreadable: Row | None = None
-
-    def add(self, row: Row) -> None:
-        self.images += 1
-        self.anomalous += row["anomalous"] is True
-        if row["reason"] is not None:
-            self.unreadable += 1
-            self.first_unreadable = self.first_unreadable or row
-
-    def describe(self, seconds: float, calibration: Calibration | None) -> str:
-        """Return a summary of all rows."""
-        found = [f"{self.unreadable:,} unreadable"]
-        if calibration is not None:
-            threshold = f"{calibration.threshold:.4g}"
-            if calibration.own_classes:
-                threshold = "the threshold of the class"
-            found = [f"{self.anomalous:,} anomalous (score above {threshold})", *found]
-        return (
-            f"{counted(self.images, 'image', 'images')} in {seconds:.1f} s "
-            f"({self.images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"
-        )
-
-    def check(self) -> None:
-        """Raise a DataError if not a single image could be read."""
-        if self.images == 0:
-            raise DataError("there is nothing to score; let stdin name pictures, or their folders")
-        row = self.first_unreadable
-        if row is not None and self.unreadable == self.images:
-            raise DataError(
-                f"none of the {counted(self.images, 'file', 'files')} can be read "
-                f"({row['path']}: {row['reason']}); the rows say why"
-            )

@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from oddone.cli.out_file import os_errors_explained, out_file_in_parts
+from oddone.cli.out_file import os_errors_explained, out_file_in_parts, written_whole
 from oddone.cli.terminal import printable
 from oddone.detector import ScoredImage
 from oddone.errors import SettingsError
@@ -36,6 +36,7 @@ WIDEST_CLASS_NAME = 24  # in cells of a terminal
 Row = dict[str, Any]
 Write = Callable[[Row], None]
 Columns = dict[str, type]
+About = Callable[[], dict[str, str]]
 
 
 def to_row(scored: ScoredImage, classes: Sequence[str], *, explain: bool) -> Row:
@@ -92,12 +93,26 @@ def open_table(out: Path | None, classes: Sequence[str], neighbours: int) -> Ite
     """Yield a function that writes one row: to a file, to the terminal, or as CSV into a pipe."""
     columns = table_columns(neighbours)
     if out is not None:
-        with out_file_in_parts(out) as part, _write_to_file(out, part, columns) as write:
-            yield write
+        with out_file_in_parts(out) as part:
+            table = FORMATS[out.suffix.lower()](part, columns)
+            with _write_to_file(out, table) as write:
+                yield write
     elif sys.stdout.isatty():
         yield _write_to_terminal(Console(), classes)
     else:
         with _write_to_pipe(columns) as write:
+            yield write
+
+
+@contextmanager
+def open_parquet(out: Path, neighbours: int, about: About) -> Iterator[Write]:
+    """Yield a function that writes one row to a Parquet file with a note on what it is.
+
+    `about` is asked for the note when all rows are there.
+    """
+    with written_whole(out) as part:
+        table = _write_parquet(part, table_columns(neighbours), about)
+        with _write_to_file(out, table) as write:
             yield write
 
 
@@ -179,11 +194,11 @@ def _write_to_pipe(columns: Columns) -> Iterator[Write]:
 
 
 @contextmanager
-def _write_to_file(out: Path, part: Path, columns: Columns) -> Iterator[Write]:
-    """Yield a function that writes a row to `part`; what it cannot write is an error of `out`."""
+def _write_to_file(out: Path, table: AbstractContextManager[Write]) -> Iterator[Write]:
+    """Yield a function that writes a row to a table; where it cannot, the error names `out`."""
     with ExitStack() as stack:
         with os_errors_explained(out):
-            write = stack.enter_context(FORMATS[out.suffix.lower()](part, columns))
+            write = stack.enter_context(table)
 
         def write_or_explain(row: Row) -> None:
             with os_errors_explained(out):
@@ -240,7 +255,7 @@ def _write_jsonl(path: Path, _: Columns) -> Iterator[Write]:
 
 
 @contextmanager
-def _write_parquet(path: Path, columns: Columns) -> Iterator[Write]:
+def _write_parquet(path: Path, columns: Columns, about: About | None = None) -> Iterator[Write]:
     import pyarrow as pa  # noqa: PLC0415  (an extra)
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -261,6 +276,8 @@ def _write_parquet(path: Path, columns: Columns) -> Iterator[Write]:
         yield write
         if waiting:
             write_waiting()
+        if about is not None:
+            file.add_key_value_metadata(about())
 
 
 def _flatten(row: Row) -> Row:

@@ -14,18 +14,19 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import platformdirs
 
-from oddone.data.decode import decode_or_reason, in_parallel, without_warnings
+from oddone.data.decode import DecodedImage
 from oddone.data.formats import NEEDS_HEIF, heic_is_readable
 from oddone.data.image_set import BrokenFile, ImageSet
+from oddone.data.readable import FAR_THREADS, Readable, decode_readable, read_in_parallel
+from oddone.data.remote import is_url
 from oddone.errors import DataError
 from oddone.progress import Progress
 
@@ -40,7 +41,7 @@ class ListedFile(NamedTuple):
     """A picture file to decode: its name, its label, and what shows that it has changed."""
 
     name: str
-    """Its path relative to the listing's root."""
+    """Its path relative to the listing's root, or, if it is no file here, its whole name."""
     label: int
     bytes: int
     mtime_ns: int
@@ -52,13 +53,29 @@ class ListedFile(NamedTuple):
 class Listing:
     """The picture files of a data source, in order."""
 
-    root: Path
+    root: Path | str
+    """A folder of this machine; otherwise a URL or the name of a file."""
     files: tuple[ListedFile, ...]
     classes: tuple[str, ...]
     skipped: tuple[BrokenFile, ...] = ()
     """Files that are known to be unusable before they are decoded."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many files are no pictures, by their endings."""
+    read: Callable[[], Iterable[Readable]] | None = None
+    """Gives the pictures in the order of `files`, if these are no files of this machine."""
+    place: str = ""
+    """What tells them from all others then, and changes with them."""
+
+    def pictures(self) -> Iterable[Readable]:
+        """Return what is decoded to the images, in order."""
+        return [self.path_of(file) for file in self.files] if self.read is None else self.read()
+
+    def path_of(self, file: ListedFile) -> str:
+        """Return where a file is."""
+        return file.name if self.read is not None else self.path_below(file.name)
+
+    def path_below(self, name: str) -> str:
+        return name if self.read is not None else str(Path(self.root) / name)
 
     def fingerprint(self, size: int) -> str:
         """Return a hash that changes with the files and labels, but not with where they are.
@@ -73,8 +90,10 @@ class Listing:
 
         A folder that is moved keeps it, a copy does not.
         """
-        status = self.root.stat()
-        place = (status.st_dev, status.st_ino)
+        place: object = self.place
+        if self.read is None:
+            status = Path(self.root).stat()
+            place = (status.st_dev, status.st_ino)
         return _hash(["key", VERSION, place, size, self.classes, self.files])
 
 
@@ -191,7 +210,7 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         index = json.loads((entry / "index.json").read_text(encoding="ascii"))
         images = np.load(entry / "images.npy", mmap_mode="r", allow_pickle=False)
         good = np.array(index["good"], dtype=np.int64)
-        broken = [BrokenFile(str(listing.root / name), why) for name, why in index["broken"]]
+        broken = [BrokenFile(listing.path_below(name), why) for name, why in index["broken"]]
         files = [listing.files[i] for i in good]
         enlarged = int(index["enlarged"])
     # Missing or unreadable; truncated (NumPy: ValueError or EOFError); JSON with other contents.
@@ -208,7 +227,7 @@ def _read(entry: Path, listing: Listing, size: int) -> ImageSet | None:
         images=images,
         labels=np.array([file.label for file in files], dtype=np.int64),
         classes=listing.classes,
-        paths=tuple(str(listing.root / file.name) for file in files),
+        paths=tuple(listing.path_of(file) for file in files),
         fingerprint=fingerprint,
         broken=(*listing.skipped, *broken),
         left_out=listing.left_out,
@@ -253,22 +272,29 @@ def _discard(entry: Path) -> None:
 
 
 def _write(ours: Path, listing: Listing, size: int, progress: Progress | None) -> None:
-    paths = [listing.root / file.name for file in listing.files]
     good: list[int] = []
     broken: list[tuple[str, str]] = []
     enlarged = 0
 
-    with without_warnings(), (ours / "images.npy").open("wb") as stream:
-        _write_header(stream, (len(paths), 3, size, size))
-        decode = partial(decode_or_reason, size=size)
-        results = in_parallel(decode, paths, progress, f"decoding {listing.root.name}")
+    def decode(picture: Readable) -> DecodedImage | str:
+        return decode_readable(picture, size)
+
+    with (ours / "images.npy").open("wb") as stream:
+        _write_header(stream, (len(listing.files), 3, size, size))
+        what = f"decoding {PurePath(listing.root).name}"
+        threads = FAR_THREADS if is_url(str(listing.root)) else None
+        results = read_in_parallel(decode, listing.pictures(), progress, what, threads)
         for i, result in enumerate(results):
+            if i == len(listing.files):
+                raise _changed(listing)
             if isinstance(result, str):
                 broken.append((listing.files[i].name, result))
             else:
                 stream.write(result.image.data)
                 good.append(i)
                 enlarged += result.enlarged
+        if len(good) + len(broken) < len(listing.files):
+            raise _changed(listing)
         if not good:
             raise DataError(_nothing_readable(listing, broken))
         stream.seek(0)
@@ -300,6 +326,10 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _changed(listing: Listing) -> DataError:
+    return DataError(f"{listing.root} has changed while it was read; load it again")
 
 
 def _nothing_readable(listing: Listing, broken: Iterable[tuple[str, str]]) -> str:

@@ -86,10 +86,10 @@ def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
         return resize_picture(picture, size)
 
 
-def decode_or_reason(path: Path, size: int) -> DecodedImage | str:
+def decode_or_reason(source: Path | bytes, size: int) -> DecodedImage | str:
     """Return the image in a file as `decode_picture` does, or why the file cannot be read."""
     try:
-        return decode_picture(path, size)
+        return decode_picture(source, size)
     except BrokenImageError as error:
         return str(error)
 
@@ -183,10 +183,10 @@ def _upright(image: Image.Image) -> Image.Image:
     return rgb.transpose(_UPRIGHT[orientation]) if orientation in _UPRIGHT else rgb
 
 
-def shorter_side(path: Path) -> int | None:
+def shorter_side(source: Path | bytes) -> int | None:
     """Return the shorter side of a picture from its header, or None if that cannot be read."""
     try:
-        with _open(path) as image:
+        with _open(source) as image:
             return min(image.size)
     except BrokenImageError:
         return None  # the reason is reported when the file is decoded
@@ -230,19 +230,25 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
 
 
 def in_parallel(
-    work: Callable[[Item], Result], items: Iterable[Item], progress: Progress | None, what: str
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    progress: Progress | None,
+    what: str,
+    threads: int | None = None,
 ) -> Iterator[Result]:
     """Yield `work(item)` for each item, in order; threads compute a few batches ahead.
 
     Pillow releases the GIL while it decodes and resizes, so processes are not needed.
     `progress` is told how many of the items are done, and that they are called `what`. Items that
-    become known one by one are taken as they are needed; of how many is then told as 0.
+    become known one by one are taken as they are needed; of how many is then told as 0. There is a
+    thread for each core, unless the work is to wait for others.
     """
+    threads = _cores() if threads is None else threads
     total = len(items) if isinstance(items, Sized) else 0
     waiting = iter(items)
     batches = iter(lambda: list(itertools.islice(waiting, BATCH)), [])
     done = 0
-    with ThreadPoolExecutor(_cores()) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[list[Result]]] = deque()
 
         def begin(count: int) -> None:
@@ -250,7 +256,7 @@ def in_parallel(
                 pending.append(pool.submit(lambda batch: [work(item) for item in batch], batch))
 
         try:
-            begin(3 * _cores())
+            begin(3 * threads)
             while pending:
                 results = pending.popleft().result()
                 begin(1)

@@ -32,7 +32,7 @@ class FolderContents:
         if _is_picture(entry):
             self.pictures.append(name)
         else:
-            self.left_out[_ending(name) or NO_ENDING] += 1
+            self.left_out[ending_of(name) or NO_ENDING] += 1
 
 
 def look_below(root: Path, start: str = "") -> FolderContents:
@@ -127,11 +127,7 @@ def _enter(folder: Path) -> list[os.DirEntry[str]]:
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
     """Return what is in the folder and not hidden, sorted by name."""
     with os.scandir(folder) as entries:
-        visible = [
-            entry
-            for entry in entries
-            if not entry.name.startswith(".") and entry.name.lower() not in _OF_WINDOWS
-        ]
+        visible = [entry for entry in entries if not is_hidden(entry.name)]
     return sorted(visible, key=lambda entry: entry.name)
 
 
@@ -148,11 +144,17 @@ def _is_picture(entry: os.DirEntry[str]) -> bool:
 
     Of a folder of 200,000 files, only those without an ending are opened.
     """
-    ending = _ending(entry.name)
+    ending = ending_of(entry.name)
     return ending in ENDINGS if ending else _begins_like_a_picture(Path(entry.path))
 
 
-def _ending(name: str) -> str:
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder of that name is not shown to people."""
+    return name.startswith(".") or name.lower() in _OF_WINDOWS
+
+
+def ending_of(name: str) -> str:
+    """Return the ending of a name, such as .jpg, in lower case."""
     return os.path.splitext(name)[1].lower()  # noqa: PTH122, a Path for each file is slow
 
 

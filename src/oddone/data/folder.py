@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from oddone.data.file_tree import (
     stat_or_reason,
 )
 from oddone.data.image_set import BrokenFile, ImageSet
+from oddone.data.readable import content_of
 from oddone.errors import DataError
 from oddone.progress import Progress
 
@@ -27,6 +28,7 @@ SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is 
 TRAINING = {"train", "training"}  # what folders of splits are called
 TESTING = {"test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
 SAMPLE = 200  # picture files whose size is looked at for that
+FIRST = 50  # pictures, where each has to be read as a whole
 
 
 class FolderLook(NamedTuple):
@@ -52,7 +54,7 @@ def read_labelled_folder(
     _check_for_splits(root, names)
     listing = _list_classes(root, names)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
-    _check_every_class(image_set, root)
+    check_every_class(image_set, root)
     return image_set
 
 
@@ -187,17 +189,28 @@ def _choose_size(listing: Listing) -> int:
 
 def _median_side(listing: Listing) -> float:
     """Return the median of the shorter sides of a sample of the pictures; 0 if none has any."""
+    if listing.read is not None:
+        return _median_of_first(listing)
     step = max(1, -(-len(listing.files) // SAMPLE))
     with without_warnings():
-        sides = [shorter_side(listing.root / file.name) for file in listing.files[::step]]
+        sides = [shorter_side(Path(listing.path_of(file))) for file in listing.files[::step]]
     return float(median([side for side in sides if side is not None] or [0]))
 
 
-def _check_every_class(image_set: ImageSet, root: Path) -> None:
+def _median_of_first(listing: Listing) -> float:
+    """Return the same of the first pictures, where each has to be read from the start."""
+    with without_warnings():
+        contents = (content_of(picture) for picture in islice(listing.pictures(), FIRST))
+        sides = [shorter_side(content) for content in contents if isinstance(content, bytes)]
+    return float(median([side for side in sides if side is not None] or [0]))
+
+
+def check_every_class(image_set: ImageSet, root: Path | str) -> None:
+    """Raise a `DataError` if no image of a class could be read."""
     present = set(image_set.labels.tolist())
     for label, name in enumerate(image_set.classes):
         if label not in present:
-            below = f"{root / name}{os.sep}"
+            below = os.path.join(root, name, "")  # noqa: PTH118, a URL is no Path
             broken = [file for file in image_set.broken if file.path.startswith(below)]
             raise DataError(
                 f"class {name!r} has no image that can be read: {_name_some(broken, root)}; "
@@ -205,7 +218,7 @@ def _check_every_class(image_set: ImageSet, root: Path) -> None:
             )
 
 
-def _broken_files(broken: Sequence[BrokenFile], root: Path) -> DataError:
+def _broken_files(broken: Sequence[BrokenFile], root: Path | str) -> DataError:
     files = "1 file" if len(broken) == 1 else f"{len(broken)} files"
     return DataError(
         f"{files} of {root} cannot be read: {_name_some(broken, root)}; "
@@ -213,7 +226,7 @@ def _broken_files(broken: Sequence[BrokenFile], root: Path) -> DataError:
     )
 
 
-def _name_some(broken: Sequence[BrokenFile], root: Path) -> str:
+def _name_some(broken: Sequence[BrokenFile], root: Path | str) -> str:
     """Return the names of the first few broken files, with the reasons."""
     shown = [
         f"{file.path.removeprefix(f'{root}{os.sep}')} ({file.reason})"

@@ -12,6 +12,11 @@ MOST_RATIO = 50
 DECODING_BYTES = 2**30
 """What all pictures that are decoded at a time may take, or a quarter of a smaller memory."""
 
+MOST_PICTURE_BYTES = 32 * 2**20
+"""Of a picture that is read as a whole: from an archive, a table, or another machine."""
+CONTENTS_BYTES = 16 * MOST_PICTURE_BYTES
+"""Of all such pictures that are in memory at a time and not decoded yet."""
+
 LONGEST_REASON = 300
 """Characters that people are shown of what a library says of a file, as it may quote the file."""
 
@@ -39,15 +44,29 @@ class MemoryBudget:
     @contextmanager
     def reserve(self, wanted: int) -> Iterator[None]:
         """Hold so many bytes, at most the total."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._free >= wanted)
-            self._free -= wanted
+        self.take(wanted)
         try:
             yield
         finally:
-            with self._changed:
-                self._free += wanted
-                self._changed.notify_all()
+            self.give_back(wanted)
+
+    def take(self, wanted: int) -> None:
+        """Wait until so many bytes are free, and hold them until they are given back."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= wanted)
+            self._free -= wanted
+
+    def give_back(self, taken: int) -> None:
+        with self._changed:
+            self._free += taken
+            self._changed.notify_all()
+
+
+def too_long(size: int) -> str | None:
+    """Return why a picture of so many bytes is not read as a whole, if so."""
+    if size <= MOST_PICTURE_BYTES:
+        return None
+    return f"it has over {MOST_PICTURE_BYTES:,} bytes, and is no file of its own on this machine"
 
 
 def decoding_budget() -> MemoryBudget:

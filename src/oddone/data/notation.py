@@ -7,25 +7,35 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from oddone.data.arrays import read_arrays, resize_images
-from oddone.data.cifar import editions_in, read_cifar10, read_cifar100
+from oddone.data.cache import Listing
+from oddone.data.cifar import read_cifar10, read_cifar100
 from oddone.data.fashion import read_fashion
-from oddone.data.file_tree import class_folders, describe_contents, has_loose_pictures
+from oddone.data.file_tree import (
+    describe_contents,
+)
 from oddone.data.folder import (
     FolderLook,
+    check_every_class,
     look_at_folder,
     read_flat_folder,
     read_labelled_folder,
+    read_listing,
 )
 from oddone.data.formats import ENDINGS
-from oddone.data.idx import PREFIXES, idx_images, read_idx
+from oddone.data.idx import read_idx
 from oddone.data.image_set import ImageSet, SplitName
 from oddone.data.imglist import read_imglist
+from oddone.data.listings import PACKED, list_packed, list_remote
+from oddone.data.possible_schemes import guess_scheme_of_url, possible_schemes
+from oddone.data.remote import is_url, without_file_scheme
 from oddone.data.svhn import read_svhn
 from oddone.errors import DataError, SettingsError, closest_match
 from oddone.progress import Progress
 
 EMBEDDED = ("fashion", "digits")
 """The schemes that need no path."""
+REMOTE = ("folder", "flat", *PACKED)
+"""The schemes of what may lie behind a URL."""
 DETECTOR_ENDING = ".oddone"
 
 
@@ -34,7 +44,7 @@ class Request(NamedTuple):
 
     scheme: str
     place: str
-    """What follows the scheme: a path, except for "fashion" and "imglist"."""
+    """What follows the scheme: a path or URL, except for "fashion" and "imglist"."""
     split: SplitName | None
     size: int | None = None
     strict: bool = False
@@ -43,6 +53,10 @@ class Request(NamedTuple):
     @property
     def path(self) -> Path:
         return _path(self.place)
+
+    @property
+    def is_remote(self) -> bool:
+        return is_url(self.place)
 
     @property
     def list_and_root(self) -> tuple[Path, Path]:
@@ -122,7 +136,8 @@ def look(source: str) -> FolderLook | None:
     """
     try:
         request = parse(source, guess_scheme)
-        return look_at_folder(request.path) if request.scheme == "folder" else None
+        is_local_folder = request.scheme == "folder" and not request.is_remote
+        return look_at_folder(request.path) if is_local_folder else None
     except DataError:
         return None
 
@@ -130,7 +145,14 @@ def look(source: str) -> FolderLook | None:
 def describe_sources() -> list[SourceDescription]:
     """Return every way to name images, with what it means."""
     plain = SourceDescription("PATH", "any of these, guessed from what the path holds")
-    return [SourceDescription(s.notation, s.description) for s in SCHEMES.values()] + [plain]
+    remote = SourceDescription(
+        "URL", "a folder, a tar or a Parquet file behind s3://, gs://, http://, file:// and others"
+    )
+    return [
+        *(SourceDescription(s.notation, s.description) for s in SCHEMES.values()),
+        plain,
+        remote,
+    ]
 
 
 def check_size(size: int | None) -> None:
@@ -142,7 +164,7 @@ def check_size(size: int | None) -> None:
 def parse(source: str, guess: Callable[[Path], str]) -> Request:
     """Return the parts of the source; `guess` finds the scheme of a path that comes without one."""
     try:
-        request = _parse_unchecked(source, guess)
+        request = _parse_unchecked(without_file_scheme(source), guess)
         _check_split(source, request)
     except OSError as error:  # a folder we may not enter, or a name that is too long
         raise DataError(
@@ -158,9 +180,13 @@ def _parse_unchecked(source: str, guess: Callable[[Path], str]) -> Request:
         if not rest and scheme not in EMBEDDED:
             raise DataError(f"{source!r} names no path; write {SCHEMES[scheme].notation}")
         request = Request(scheme, rest, split)
-        if scheme not in EMBEDDED:
+        if request.is_remote:
+            _check_scheme_of_url(request)
+        elif scheme not in EMBEDDED:
             _check_exists(request)
         return request
+    if is_url(place):
+        return Request(guess_scheme_of_url(place), place, split)
     path = _path(place)
     if path.exists():
         return Request(guess(path), place, split)
@@ -182,6 +208,8 @@ def _cut_off_split(source: str) -> tuple[str, SplitName | None]:
     place, mark, split = source.rpartition("#")
     if mark and split in ("train", "test"):
         return place, cast("SplitName", split)
+    if is_url(source):
+        return source, None
     places = (source, source.partition(":")[2])  # a path may have a # in it
     if mark and not any(_path(place).exists() for place in places if place):
         raise DataError(f"{source!r} names the split {split!r}; write #train or #test")
@@ -219,6 +247,14 @@ def _check_exists(request: Request) -> None:
         raise DataError(f"{path} is {what}; {request.scheme}: reads a file")
 
 
+def _check_scheme_of_url(request: Request) -> None:
+    if request.scheme not in REMOTE:
+        raise DataError(
+            f"{request.scheme}: reads files of this machine, not {request.place}; copy them here "
+            f"first"
+        )
+
+
 # --- Guessing ---------------------------------------------------------------------------------
 
 
@@ -244,33 +280,6 @@ def guess_scheme(path: Path) -> str:
     raise DataError(
         f"cannot tell what {path.name} is by its name; write SCHEME:{path} ({_known_schemes()})"
     )
-
-
-def possible_schemes(path: Path) -> list[str]:
-    """Return the schemes by which the path could be read, judging by names."""
-    return _schemes_of_folder(path) if path.is_dir() else _schemes_of_file(path)
-
-
-def _schemes_of_file(path: Path) -> list[str]:
-    name = path.name.lower()
-    if name.endswith((".tar.gz", ".tgz", ".tar")):
-        return [edition.scheme for edition in editions_in(path)]
-    if name.removesuffix(".gz").endswith("-ubyte"):
-        return ["idx"]
-    by_ending = {".npz": "arrays", ".npy": "arrays", ".mat": "svhn", ".txt": "imglist"}
-    return [by_ending[path.suffix.lower()]] if path.suffix.lower() in by_ending else []
-
-
-def _schemes_of_folder(path: Path) -> list[str]:
-    official = [edition.scheme for edition in editions_in(path)]
-    if any(path.glob("*_32x32.mat")):
-        official.append("svhn")
-    if idx_images(path, [prefix for prefixes in PREFIXES.values() for prefix in prefixes]):
-        official.append("idx")
-    if official:
-        return official
-    guesses = {"folder": class_folders(path), "flat": has_loose_pictures(path)}
-    return [scheme for scheme, found in guesses.items() if found]
 
 
 # --- Reading ----------------------------------------------------------------------------------
@@ -302,15 +311,32 @@ def _read_digits(request: Request) -> ImageSet:
 
 
 def _read_folder(request: Request) -> ImageSet:
+    if request.is_remote:
+        return _read_listing(request, list_remote(request.place, labelled=True))
     return read_labelled_folder(
         request.path, size=request.size, strict=request.strict, progress=request.progress
     )
 
 
 def _read_flat(request: Request) -> ImageSet:
+    if request.is_remote:
+        return _read_listing(request, list_remote(request.place, labelled=False))
     return read_flat_folder(
         request.path, size=request.size, strict=request.strict, progress=request.progress
     )
+
+
+def _read_packed(request: Request) -> ImageSet:
+    place = request.place if request.is_remote else str(request.path)
+    return _read_listing(request, list_packed(request.scheme, place))
+
+
+def _read_listing(request: Request, listing: Listing) -> ImageSet:
+    image_set = read_listing(
+        listing, size=request.size, strict=request.strict, progress=request.progress
+    )
+    check_every_class(image_set, listing.root)
+    return image_set
 
 
 def _read_imglist(request: Request) -> ImageSet:
@@ -342,6 +368,18 @@ SCHEMES = {
         _read_imglist,
         "imglist:PATH[@ROOT]",
         "an OpenOOD list of `path label` lines, relative to ROOT or to the list's folder",
+    ),
+    "tar": Scheme(
+        _read_packed,
+        "tar:PATH",
+        "pictures in a .tar or .tar.gz, or in those of a folder, as WebDataset has them; labels "
+        "from .cls, or the folders in it",
+    ),
+    "parquet": Scheme(
+        _read_packed,
+        "parquet:PATH",
+        "a Parquet file with a column of picture bytes (`image`), or a folder of them; labels "
+        "from a column `label`",
     ),
     "cifar10": Scheme(
         _by_split(read_cifar10),

@@ -4,6 +4,8 @@ import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeAlias
@@ -17,29 +19,42 @@ from oddone.data.decode import (
     BrokenImageError,
     DecodedImage,
     damage_explained,
-    decode_or_reason,
-    in_parallel,
     resize_picture,
     to_rgb,
-    without_warnings,
 )
 from oddone.data.file_tree import look_below
-from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
-from oddone.data.imglist import parse_imglist
 from oddone.data.notation import (
     Request,
     check_size,
     guess_scheme,
     parse,
-    possible_schemes,
     read_request,
 )
+from oddone.data.parquet_file import read_parquet
+from oddone.data.pieces import (
+    FILE_SCHEMES,
+    ArrayPiece,
+    PackedPiece,
+    Piece,
+    files_of,
+    is_read_from_afar,
+    pieces_of,
+    readables_of,
+)
+from oddone.data.possible_schemes import possible_schemes
+from oddone.data.readable import (
+    FAR_THREADS,
+    Readable,
+    decode_readable,
+    name_of,
+    read_in_parallel,
+)
+from oddone.data.remote import RemoteFile, is_url, without_file_scheme
+from oddone.data.tar_shard import read_tar
 from oddone.errors import DataError, SettingsError
 from oddone.progress import Progress
 
-FILE_SCHEMES = ("folder", "flat", "imglist")
-"""The schemes in which every image is a file of its own."""
 _LOADING = Lock()
 IMAGES_AT_ONCE = 256  # images of an array that are copied and resized at a time
 
@@ -97,7 +112,7 @@ class _GivenImage(NamedTuple):
     pixels: Image.Image | np.ndarray
 
 
-_Readable: TypeAlias = str | BrokenFile | _GivenImage
+_Readable: TypeAlias = Readable | _GivenImage
 """A file, a folder that is known to be locked, or an image in memory."""
 
 
@@ -139,9 +154,9 @@ def stream(
     left_out: Counter[str] = Counter()
     if isinstance(source, Sequence):
         parts = _parts(source, left_out)
-        return ImageStream(_stream_parts(parts, size, progress), size, left_out)
+        return ImageStream(_stream_parts(parts, size, progress, left_out), size, left_out)
     items = _one_by_one(source, left_out)
-    return ImageStream(_stream_mixed(items, size, progress), size, left_out)
+    return ImageStream(_stream_mixed(items, size, progress, left_out), size, left_out)
 
 
 def stream_paths(
@@ -154,12 +169,70 @@ def stream_paths(
     """
     check_size(size)
     left_out: Counter[str] = Counter()
-    return ImageStream(_stream_files(_expand(paths, left_out), size, progress), size, left_out)
+    return ImageStream(
+        _stream_files(_expand(paths, left_out), size=size, progress=progress), size, left_out
+    )
+
+
+def list_pieces(sources: Sequence[str]) -> tuple[Iterator[Piece], Counter[str]]:
+    """Return the pieces of sources in the order of `stream`, and what is left out of folders."""
+    left_out: Counter[str] = Counter()
+    requests = [parse(source, _guess_scheme) for source in sources]
+    return pieces_of(requests, left_out), left_out
+
+
+def stream_pieces(
+    pieces: Iterable[Piece], *, size: int, progress: Progress | None = None
+) -> ImageStream:
+    """Return the images of pieces in order, as `stream` does of whole sources."""
+    check_size(size)
+    return ImageStream(_stream_pieces(pieces, size, progress), size, Counter())
+
+
+def _stream_pieces(
+    pieces: Iterable[Piece], size: int, progress: Progress | None
+) -> Generator[StreamedImage, None, None]:
+    for source, some in groupby(pieces, _array_of):
+        if source is None:
+            yield from _stream_files(*_readables(some), size=size, progress=progress)
+        else:
+            indices = np.array([piece.number for piece in some if isinstance(piece, ArrayPiece)])
+            yield from _stream_images(_read_array(source), size, indices, progress)
+
+
+def _array_of(piece: Piece) -> str | None:
+    return piece.source if isinstance(piece, ArrayPiece) else None
+
+
+def _readables(pieces: Iterable[Piece]) -> tuple[Iterable[_Readable], int | None]:
+    """Return the pictures of pieces, and how many threads should read them."""
+    listed = list(pieces)
+    threads = FAR_THREADS if any(isinstance(piece, RemoteFile) for piece in listed) else None
+    files = [p for p in listed if isinstance(p, str | RemoteFile | BrokenFile)]
+    return (files if len(files) == len(listed) else _unpacked(listed)), threads
+
+
+def _unpacked(pieces: Iterable[Piece]) -> Iterator[_Readable]:
+    for piece in pieces:
+        if isinstance(piece, PackedPiece):
+            is_tar = piece.scheme == "tar"
+            yield from read_tar(piece.place) if is_tar else read_parquet(piece.place, [piece.group])
+        elif not isinstance(piece, ArrayPiece):
+            yield piece
+
+
+@lru_cache(maxsize=1)
+def _read_array(source: str) -> ImageSet:
+    """Return a data set, which the next pieces are probably of, too."""
+    return read_request(parse(source, guess_scheme))
 
 
 def _expand(paths: Iterable[str], left_out: Counter[str]) -> Iterator[_Readable]:
     """Yield the paths, and instead of a folder what lies below it."""
-    for path in paths:
+    for path in map(without_file_scheme, paths):
+        if is_url(path):
+            yield RemoteFile(path, None, "")
+            continue
         if not os.path.isdir(path):  # noqa: PTH112, Path.is_dir fails in a locked folder
             yield path
             continue
@@ -177,15 +250,21 @@ def _parts(sources: Sequence[OneImage], left_out: Counter[str]) -> list[Request 
     """Return the data sets among the sources, and the files and images between them as lists."""
     parts: list[Request | list[_Readable]] = []
     for each in [_parse(source, place) for place, source in enumerate(sources)]:
-        if isinstance(each, Request) and each.scheme not in FILE_SCHEMES:
+        if isinstance(each, Request) and not _is_files(each):
             parts.append(each)
             continue
-        files: list[_Readable] = _files(each, left_out) if isinstance(each, Request) else [each]
+        files: list[_Readable] = []
+        files += files_of(each, left_out) if isinstance(each, Request) else [each]
         if parts and isinstance(parts[-1], list):
             parts[-1] += files  # many single files are decoded together
         else:
             parts.append(files)
     return parts
+
+
+def _is_files(request: Request) -> bool:
+    """Return whether every image is a file of its own, on this machine."""
+    return request.scheme in FILE_SCHEMES and not request.is_remote
 
 
 def _one_by_one(
@@ -195,8 +274,8 @@ def _one_by_one(
     for place, source in enumerate(sources):
         try:
             each = _parse(source, place)
-            if isinstance(each, Request) and each.scheme in FILE_SCHEMES:
-                yield from _files(each, left_out)
+            if isinstance(each, Request) and _is_files(each):
+                yield from files_of(each, left_out)
             else:
                 yield each
         except DataError as error:
@@ -223,30 +302,36 @@ def _guess_scheme(path: Path) -> str:
     return guess_scheme(path) if is_data_set else "flat"
 
 
-def _files(request: Request, left_out: Counter[str]) -> list[_Readable]:
-    """Return the files of a request, and add to `left_out` what its folder holds beside them."""
-    if request.scheme == "imglist":
-        path, root = request.list_and_root
-        return [str(root / name) for name in parse_imglist(path)[0]]
-    if not request.path.is_dir():
-        return [str(request.path)]
-    contents = contents_below(request.path)
-    left_out.update(contents.left_out)
-    return [*(str(request.path / name) for name in contents.pictures), *contents.locked]
-
-
 def _stream_parts(
-    parts: Sequence[Request | list[_Readable]], size: int, progress: Progress | None
+    parts: Sequence[Request | list[_Readable]],
+    size: int,
+    progress: Progress | None,
+    left_out: Counter[str],
 ) -> Generator[StreamedImage, None, None]:
     for part in parts:
         if isinstance(part, list):
-            yield from _stream_files(part, size, progress)
+            yield from _stream_files(part, size=size, progress=progress)
         else:
-            yield from _stream_images(read_request(part), size, None, progress)
+            yield from _stream_request(part, size, progress, left_out)
+
+
+def _stream_request(
+    request: Request, size: int, progress: Progress | None, left_out: Counter[str]
+) -> Generator[StreamedImage, None, None]:
+    if is_read_from_afar(request):
+        threads = FAR_THREADS if request.is_remote else None
+        yield from _stream_files(
+            readables_of(request, left_out), threads, size=size, progress=progress
+        )
+    else:
+        yield from _stream_images(read_request(request), size, None, progress)
 
 
 def _stream_mixed(
-    items: Iterator[Request | _Readable], size: int, progress: Progress | None
+    items: Iterator[Request | _Readable],
+    size: int,
+    progress: Progress | None,
+    left_out: Counter[str],
 ) -> Generator[StreamedImage, None, None]:
     """Yield the images; files that follow each other are decoded together."""
     data_set: Request | None = None
@@ -261,28 +346,29 @@ def _stream_mixed(
 
     while True:
         data_set = None
-        yield from _stream_files(files(), size, progress)
+        yield from _stream_files(files(), size=size, progress=progress)
         if data_set is None:
             return
-        yield from _stream_images(read_request(data_set), size, None, progress)
+        yield from _stream_request(data_set, size, progress, left_out)
 
 
 def _stream_files(
-    files: Iterable[_Readable], size: int, progress: Progress | None
+    files: Iterable[_Readable],
+    threads: int | None = None,
+    *,
+    size: int,
+    progress: Progress | None,
 ) -> Generator[StreamedImage, None, None]:
     def read(file: _Readable) -> StreamedImage:
-        if isinstance(file, BrokenFile):
-            return StreamedImage(file.path, None, file.reason)
-        name = file if isinstance(file, str) else file.name
-        result = (
-            decode_or_reason(Path(file), size) if isinstance(file, str) else _read_given(file, size)
-        )
+        if isinstance(file, _GivenImage):
+            name, result = file.name, _read_given(file, size)
+        else:
+            name, result = name_of(file), decode_readable(file, size)
         if isinstance(result, str):
             return StreamedImage(name, None, result)
         return StreamedImage(name, result.image, None, result.enlarged)
 
-    with without_warnings():
-        yield from in_parallel(read, files, progress, "images")
+    yield from read_in_parallel(read, files, progress, "images", threads)
 
 
 def _read_given(given: _GivenImage, size: int) -> DecodedImage | str:

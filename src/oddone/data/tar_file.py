@@ -9,11 +9,11 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase, BytesIO
+from io import BytesIO, UnsupportedOperation
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol, cast, runtime_checkable
 
-from oddone.data.limits import DamagedFileError, is_plausible
+from oddone.data.limits import MOST_RATIO, DamagedFileError, is_plausible
 from oddone.errors import DataError
 
 BLOCK = 512
@@ -28,18 +28,34 @@ class Member(NamedTuple):
     name: str
     is_file: bool
     size: int
+    kind: bytes = b"0"
+    """The letter that stands for it in the header."""
+
+
+@runtime_checkable
+class ByteStream(Protocol):
+    """What bytes are read from: an open file, or what unpacks one."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return so many bytes, or fewer; at the end, none."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> object:
+        """Go to another place."""
 
 
 class Archive:
     """The members of an archive, one after the other."""
 
-    def __init__(self, stream: BufferedIOBase, stored: int) -> None:
+    def __init__(
+        self, stream: ByteStream, stored: int, *, can_seek: bool, most_members: int
+    ) -> None:
         self._stream, self._stored = stream, stored
+        self._can_seek, self._most_members = can_seek, most_members
         self._read_bytes = 0
         self._left = 0  # bytes of the member, with what fills up its last block
 
     def __iter__(self) -> Iterator[Member]:
-        for _ in range(MOST_MEMBERS):
+        for _ in range(self._most_members):
             self._skip()
             header = self._read(BLOCK)
             if not header.strip(b"\0"):
@@ -47,7 +63,7 @@ class Archive:
             member = _parse_header(header)
             self._left = member.size + -member.size % BLOCK
             yield member
-        raise DamagedFileError(f"it holds over {MOST_MEMBERS:,} files")
+        raise DamagedFileError(f"it holds over {self._most_members:,} files")
 
     def content(self, member: Member) -> bytes:
         """Return the content of the member that was given last."""
@@ -62,6 +78,9 @@ class Archive:
             self._count(len(part))
 
     def _skip(self) -> None:
+        if self._can_seek and self._left:
+            self._stream.seek(self._left, os.SEEK_CUR)
+            self._left = 0
         while self._left:
             step = min(CHUNK, self._left)
             self._read(step)
@@ -85,17 +104,70 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Yield the archive. Damage is a DataError."""
+    """Yield the archive of a data set. Damage is a DataError."""
+    with _damage_named(str(path)), path.open("rb") as file:
+        stored = os.fstat(file.fileno()).st_size
+        with _archive(file, stored, can_seek=True, most_members=MOST_MEMBERS) as archive:
+            yield archive
+
+
+@contextmanager
+def archive_in(
+    file: ByteStream, stored: int, name: str, *, can_seek: bool = True
+) -> Iterator[Archive]:
+    """Yield the archive in an open file of so many bytes, of as many members as fit into it."""
+    most = stored // BLOCK + 1
+    with (
+        _damage_named(name),
+        _archive(file, stored, can_seek=can_seek, most_members=most) as archive,
+    ):
+        yield archive
+
+
+@contextmanager
+def _archive(
+    file: ByteStream, stored: int, *, can_seek: bool, most_members: int
+) -> Iterator[Archive]:
+    start = file.read(2)
+    packed = start == b"\x1f\x8b"
+    stream: ByteStream = _Rejoined(start, file)
+    if can_seek:
+        file.seek(0)
+        stream = file
+    if not packed:
+        yield Archive(stream, stored, can_seek=can_seek, most_members=most_members)
+        return
+    with gzip.open(cast("BinaryIO", stream)) as unpacked:
+        members = max(MOST_MEMBERS, MOST_RATIO * most_members)
+        yield Archive(unpacked, stored, can_seek=False, most_members=members)
+
+
+class _Rejoined:
+    """A stream that cannot go back, together with the bytes that were read of it already."""
+
+    def __init__(self, start: bytes, rest: ByteStream) -> None:
+        self._start, self._rest = start, rest
+
+    def seek(self, offset: int, whence: int = 0, /) -> object:
+        raise UnsupportedOperation(f"cannot go to {offset} ({whence}) in a stream")
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not self._start:
+            return self._rest.read(size)
+        start, self._start = self._start, b""
+        if 0 <= size < len(start):
+            start, self._start = start[:size], start[size:]
+            return start
+        return start + self._rest.read(size - len(start) if size >= 0 else -1)
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            stored = os.fstat(file.fileno()).st_size
-            with gzip.open(file) if packed else file as stream:
-                yield Archive(stream, stored)
+        yield
     except (DamagedFileError, EOFError, OSError, zlib.error) as error:
         raise DataError(
-            f"cannot read {path} as a .tar.gz: {error or type(error).__name__}; download it again"
+            f"cannot read {name} as a .tar.gz: {error or type(error).__name__}; download it again"
         ) from error
 
 
@@ -107,7 +179,8 @@ def _parse_header(header: bytes) -> Member:
     name = _text(header[:100])
     if header[257:263] == b"ustar\0" and header[345]:
         name = f"{_text(header[345:500])}/{name}"
-    return Member(name, header[156:157] in _FILE, _octal(header[124:136]))
+    kind = header[156:157]
+    return Member(name, kind in _FILE, _octal(header[124:136]), kind)
 
 
 def _octal(field: bytes) -> int:
