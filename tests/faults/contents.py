@@ -15,8 +15,8 @@ from pyarrow import parquet
 from oddone import Detector
 from oddone.bench import read_record
 from oddone.encoders import load_network
-from oddone.files import ENCODER_NAME, LOCK_NAME, content_digest, is_leftover
-from oddone.tensor_file import TensorFile
+from oddone.files import ENCODER_NAME, LOCK_NAME, is_leftover
+from oddone.tensor_file import TensorFile, content_digest
 from oddone.training.run_directory import INCOMPLETE
 from oddone.training.settings_file import read_settings
 

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from oddone.bench.record import write_record
 from oddone.encoders import Network, TrainedNetwork, save_network
-from oddone.files import DIGEST, write_json, write_tensors
+from oddone.files import write_json
+from oddone.tensor_file import DIGEST, write_tensors
 from oddone.training.checkpoint import TrainProgress, save_checkpoint
 from oddone.training.initialise import initial_network
 from oddone.training.optim import build_optimiser
