@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from oddone.cli.copy_folder import CopyFolder
-from oddone.cli.loading import open_detector
 from oddone.cli.out_file import check_out_file
 from oddone.cli.path_list import read_paths
 from oddone.cli.score_table import (
@@ -25,9 +24,13 @@ from oddone.cli.score_table import (
 from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
 from oddone.data.stream import stream_paths
-from oddone.detector import Calibration, Detector
 from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.export.onnx_detector import OnnxDetector
+from oddone.export.onnx_file import ENDING
 from oddone.progress import Progress
+
+if TYPE_CHECKING:
+    from oddone.detector import Detector
 
 NEIGHBOURS = 3
 STDIN = "-"
@@ -59,7 +62,7 @@ def score(
     Parameters
     ----------
     detector
-        The directory of a finished run, or the file of a detector.
+        The directory of a finished run, the file of a detector, or a .onnx file of oddone export.
     sources
         Pictures, folders of pictures, or what `oddone data list` lists; or - for paths from stdin,
         separated by null bytes or line ends.
@@ -77,9 +80,9 @@ def score(
         The SHA-256 that the detector's file must have, as `sha256sum` prints it.
     """
     _check_options(sources, out, top)
-    opened = open_detector(detector, sha256)
-    copies = _open_copies(copy_anomalous, opened, detector)
-    if opened.calibration is None:
+    opened = _open(detector, sha256, explain=explain)
+    copies = _open_copies(copy_anomalous, opened.threshold, detector)
+    if opened.threshold is None:
         note(
             f"this detector has no threshold yet, so nothing is called anomalous; set one with: "
             f"{_calibrate(detector)}"
@@ -99,7 +102,7 @@ def score(
         with open_table(out, opened.classes, neighbours) as write:
             for row in most_anomalous_first(rows, top) if arranged else rows:
                 write(row)
-    summary = tally.describe(time.monotonic() - began, opened.calibration)
+    summary = tally.describe(time.monotonic() - began, opened.threshold, opened.thresholds)
     if pictures.enlarged:
         summary = f"{summary}, {pictures.enlarged:,} enlarged"
     note(summary if out is None else f"{summary}; the rows are in {out}")
@@ -127,10 +130,24 @@ def _check_options(sources: Sequence[str], out: Path | None, top: int | None) ->
         check_parquet(out)
 
 
-def _open_copies(folder: Path | None, opened: Detector, detector: Path) -> CopyFolder | None:
+def _open(path: Path, sha256: str | None, *, explain: bool) -> "Detector | OnnxDetector":
+    """Return what scores the images; torch is imported only where it is needed for that."""
+    if path.suffix.lower() == ENDING:
+        if explain:
+            raise SettingsError(
+                f"--explain shows training images, and {path} has none; leave it out, or name the "
+                f"detector that the file was made from"
+            )
+        return OnnxDetector.load(path, sha256=sha256)
+    from oddone.cli.loading import open_detector  # noqa: PLC0415
+
+    return open_detector(path, sha256)
+
+
+def _open_copies(folder: Path | None, threshold: float | None, detector: Path) -> CopyFolder | None:
     if folder is None:
         return None
-    if opened.calibration is None:
+    if threshold is None:
         raise SettingsError(
             f"--copy-anomalous needs a threshold, and this detector has none yet; set one with: "
             f"{_calibrate(detector)}"
@@ -173,14 +190,15 @@ class _Tally:
             self.unreadable += 1
             self.first_unreadable = self.first_unreadable or row
 
-    def describe(self, seconds: float, calibration: Calibration | None) -> str:
+    def describe(
+        self, seconds: float, threshold: float | None, thresholds: Sequence[float] | None
+    ) -> str:
         """Return a summary of all rows."""
         found = [f"{self.unreadable:,} unreadable"]
-        if calibration is not None:
-            threshold = f"{calibration.threshold:.4g}"
-            if calibration.own_classes:
-                threshold = "the threshold of the class"
-            found = [f"{self.anomalous:,} anomalous (score above {threshold})", *found]
+        if threshold is not None:
+            by_class = any(each != threshold for each in thresholds or ())
+            limit = "the threshold of the class" if by_class else f"{threshold:.4g}"
+            found = [f"{self.anomalous:,} anomalous (score above {limit})", *found]
         return (
             f"{counted(self.images, 'image', 'images')} in {seconds:.1f} s "
             f"({self.images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"

@@ -4,8 +4,6 @@ It does what `Detector` does, without what depends on values: batches that are s
 are looked for. What it needs to know of the detector are its buffers.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float, Float64, Int, UInt8
 from torch import Tensor, nn
@@ -18,24 +16,6 @@ from oddone.detector.rules import neighbour_scores, sum_of_rules
 from oddone.detector.view_embedder import EmbeddedViews
 from oddone.export.resizing import central_square
 from oddone.fusion import PerView
-
-
-class ScoreOutputs(NamedTuple):
-    """What a detector without a threshold says of images, in the order of a file's outputs."""
-
-    score: Float[Tensor, " images"]
-    label: Int[Tensor, " images"]
-    probabilities: Float[Tensor, "images classes"]
-
-
-class VerdictOutputs(NamedTuple):
-    """What a calibrated detector says of images, in the order of a file's outputs."""
-
-    score: Float[Tensor, " images"]
-    label: Int[Tensor, " images"]
-    probabilities: Float[Tensor, "images classes"]
-    p_value: Float64[Tensor, " images"]
-    anomalous: Bool[Tensor, " images"]
 
 
 class DetectorGraph(nn.Module):
@@ -64,7 +44,8 @@ class DetectorGraph(nn.Module):
         if detector.calibration is not None:
             self.calibration = CalibrationGraph(detector.calibration, len(detector.classes))
 
-    def forward(self, images: UInt8[Tensor, "images height width 3"]) -> ScoreOutputs | VerdictOutputs:
+    def forward(self, images: UInt8[Tensor, "images height width 3"]) -> dict[str, Tensor]:
+        """Return score, label and probabilities, and if calibrated p_value and anomalous."""
         square = (
             images.permute(0, 3, 1, 2) if self.fixed_size else central_square(images, self.size)
         )
@@ -82,9 +63,10 @@ class DetectorGraph(nn.Module):
         scores = sum_of_rules(views.rule_scores(self.rules, self.fuse), self.rules)
         probabilities = views.probabilities(self.fuse)
         labels = probabilities.argmax(dim=1)
-        if self.calibration is None:
-            return ScoreOutputs(scores, labels, probabilities)
-        return VerdictOutputs(scores, labels, probabilities, *self.calibration(scores, labels))
+        outputs = {"score": scores, "label": labels, "probabilities": probabilities}
+        if self.calibration is not None:
+            outputs["p_value"], outputs["anomalous"] = self.calibration(scores, labels)
+        return outputs
 
     def _logits(self, embedded: EmbeddedViews) -> Float[Tensor, "some images classes"] | None:
         if self.probe is not None:
