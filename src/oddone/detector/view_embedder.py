@@ -43,7 +43,7 @@ class EmbeddedViews(NamedTuple):
         return self.features if space == "features" else self.embeddings
 
     @staticmethod
-    def of(encoded: Encoded, classifier: nn.Module | None, shape: Sequence[int]) -> "EmbeddedViews":
+    def of(encoded: Encoded, classifier: nn.Module | None, shape: torch.Size) -> "EmbeddedViews":
         """Return what a network and its classifier make of rows, which are views of images."""
         outputs, embeddings = (each.float() for each in encoded)
         return EmbeddedViews(

@@ -4,12 +4,16 @@ Pillow resizes along one axis, rounds to bytes, and resizes along the other. Eac
 of old ones, with weights in whole 2^-22ths. Sums of so few bits are exact in doubles.
 """
 
+from typing import Any, TypeAlias
+
 import torch
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
 ONE = 2.0**22
 """What the weights of a new pixel add up to: those of Pillow are whole numbers."""
+Number: TypeAlias = Any
+"""An int or float; while torch traces, its symbol for one."""
 
 
 def central_square(
@@ -26,19 +30,21 @@ def central_square(
     taller = torch.scalar_tensor(height) - size
     wider = torch.scalar_tensor(width) - size
     height_first = taller > (2 * wider).clamp(min=0)
-    resized: Tensor = torch.cond(height_first, _height_first, _width_first, (pixels, down, across))
+    # Lambdas, as functions are wrapped where the tests check shapes, and cannot be traced then.
+    by_height, by_width = (
+        lambda old, down, across: ((down @ old / ONE + 0.5).floor() @ across / ONE + 0.5).floor(),
+        lambda old, down, across: (down @ (old @ across / ONE + 0.5).floor() / ONE + 0.5).floor(),
+    )
+    operands = (pixels, down, across)
+    if not torch.compiler.is_exporting():
+        return by_height(*operands) if height_first else by_width(*operands)
+    resized: Tensor = torch.cond(height_first, by_height, by_width, operands)
     return resized
 
 
-def _height_first(pixels: Tensor, down: Tensor, across: Tensor) -> Tensor:
-    return _rounded(_rounded(down @ pixels) @ across)
-
-
-def _width_first(pixels: Tensor, down: Tensor, across: Tensor) -> Tensor:
-    return _rounded(down @ _rounded(pixels @ across))
-
-
-def _weights(pixels: int, start: float, side: int, size: int) -> Float64[Tensor, "size pixels"]:
+def _weights(
+    pixels: Number, start: Number, side: Number, size: int
+) -> Float64[Tensor, "size pixels"]:
     """Return how much of each old pixel is in each new one: triangles, as wide as is reduced."""
     scale = side / size
     reach = torch.sym_max(scale, 1.0)
@@ -47,7 +53,3 @@ def _weights(pixels: int, start: float, side: int, size: int) -> Float64[Tensor,
     triangles = (1 - ((places - centres[:, None]) / reach).abs()).clamp(min=0)
     shares = triangles / triangles.sum(dim=1, keepdim=True)
     return torch.floor(shares * ONE + 0.5)
-
-
-def _rounded(sums: Tensor) -> Tensor:
-    return torch.floor(sums / ONE + 0.5)
