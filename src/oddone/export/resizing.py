@@ -4,6 +4,7 @@ Pillow resizes along one axis, rounds to bytes, and resizes along the other. Eac
 of old ones, with weights in whole 2^-22ths. Sums of so few bits are exact in doubles.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 ONE = 2.0**22
 """What the weights of a new pixel add up to: those of Pillow are whole numbers."""
+Resize: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 Number: TypeAlias = Any
 """An int or float; while torch traces, its symbol for one."""
 
@@ -31,14 +33,13 @@ def central_square(
     wider = torch.scalar_tensor(width) - size
     height_first = taller > (2 * wider).clamp(min=0)
     # Lambdas, as functions are wrapped where the tests check shapes, and cannot be traced then.
-    by_height, by_width = (
+    orders: tuple[Resize, Resize] = (
         lambda old, down, across: ((down @ old / ONE + 0.5).floor() @ across / ONE + 0.5).floor(),
         lambda old, down, across: (down @ (old @ across / ONE + 0.5).floor() / ONE + 0.5).floor(),
     )
-    operands = (pixels, down, across)
     if not torch.compiler.is_exporting():
-        return by_height(*operands) if height_first else by_width(*operands)
-    resized: Tensor = torch.cond(height_first, by_height, by_width, operands)
+        return orders[0 if height_first else 1](pixels, down, across)
+    resized: Tensor = torch.cond(height_first, *orders, (pixels, down, across))
     return resized
 
 
