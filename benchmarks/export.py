@@ -36,7 +36,7 @@ from oddone.scoring import score_images
 from oddone.training.initialise import initial_network
 from oddone.transforms import rotations_and_mirrors
 
-ROUNDS = 9
+ROUNDS = 7
 PARITY = 1000
 PEER = "detector(images), torch"
 
@@ -49,7 +49,7 @@ def main(run: str, folder: str) -> None:
     speed: list[dict[str, Any]] = []
     quality = [measure_garments(run, speed)]
     for size, images in ((32, 8), (128, 4)):
-        measure_speed(untrained("resnet18", size), fashion("known", size, 64), images, speed)
+        measure_speed(untrained("resnet18", size), fashion("known", size, 32), images, speed)
     quality.append(measure_photographs(Path(folder), speed))
     print_comparisons(speed)
     for row in quality:
@@ -94,16 +94,16 @@ def measure_photographs(folder: Path, speed: list[dict[str, Any]]) -> dict[str, 
     )
     trained = frozen_network("efficientnet-lite0", 128, train.classes, train.fingerprint)
     settings = DetectorSettings(views=rotations_and_mirrors, space="features", tied=True)
-    detector = Detector.fit(trained, some(train, 300), settings)
-    held_out = some(test, 100)
+    detector = Detector.fit(trained, some(train, 150), settings)
+    held_out = some(test, 60)
     detector = detector.calibrate(held_out)
     opened = measure_speed(detector, held_out, 4, speed)
-    return measure_quality("photographs", detector, opened, some(test, 150, 100), some(unseen, 150))
+    return measure_quality("photographs", detector, opened, some(test, 60, 60), some(unseen, 60))
 
 
 def untrained(encoder: str, size: int) -> Detector:
     """Return a detector of eight views on a network that has learned nothing."""
-    source = some(load("fashion:known", size=size), 96)
+    source = some(load("fashion:known", size=size), 48)
     settings = replace(smoke(), model=replace(smoke().model, encoder_name=encoder, head_dim=128))
     network = initial_network(source, settings).eval()
     trained = TrainedNetwork(

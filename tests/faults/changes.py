@@ -6,15 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import oddone.cli.bench
+import oddone.cli.export
 from oddone.files import write_atomic
 from oddone.tensor_file import TensorFile
 from runs import scale_of, tiny_settings
+from tiny_onnx import tiny_onnx
 
 
 def toy_bench() -> None:
     """Let the scale cpu of `oddone bench` train for two steps, not for minutes."""
     scale = scale_of(tiny_settings(steps=2), "cpu")
     oddone.cli.bench.cpu_scale = lambda _: scale
+
+
+def quick_export() -> None:
+    """Let `oddone export` write a graph that need not be traced: what can fail is the file."""
+    oddone.cli.export.onnx_content = lambda *_, **__: tiny_onnx()
 
 
 def write_in_place() -> None:

@@ -32,8 +32,19 @@ from oddone.training.settings_file import as_toml
 from records import made_up_record
 from runs import tiny_settings, tiny_source
 from small_detector import fitted
+from tiny_onnx import tiny_onnx
 
-CHECKED = ("detector", "encoder", "checkpoint", "targz", "packedmat", "npz", "packednpz", "idxgz")
+CHECKED = (
+    "detector",
+    "encoder",
+    "onnx",
+    "checkpoint",
+    "targz",
+    "packedmat",
+    "npz",
+    "packednpz",
+    "idxgz",
+)
 """What has a checksum: damaged, it is refused, or is what it was."""
 FORGED = ("detector", "encoder", "checkpoint")
 """What has a digest, with which whoever writes the file can sign anything."""
@@ -54,6 +65,7 @@ def write_artifacts(folder: Path) -> dict[str, Path]:
     lines = [{"step": step, "loss": 1 / step, "seconds": 0.5} for step in range(1, 6)]
     paths["history"].write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_record(paths["record"].parent, made_up_record()).rename(paths["record"])
+    paths["onnx"].write_bytes(tiny_onnx())
     _write_data(paths)
     return paths
 
@@ -162,6 +174,7 @@ def _filled(tensor: Tensor, number: float) -> Tensor:
 FILE_NAMES = {
     "detector": "detector.oddone",
     "encoder": "encoder.safetensors",
+    "onnx": "detector.onnx",
     "checkpoint": "000000006.safetensors",
     "settings": "settings.toml",
     "provenance": "provenance.json",

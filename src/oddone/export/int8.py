@@ -1,7 +1,7 @@
 """The network in whole numbers of eight bits: smaller, and faster where processors multiply them.
 
-Only convolutions and matrix products of the network are quantised: their weights for each channel,
-their inputs by the range that they have on some images. Distances, fusion and calibration stay as
+Only the network is quantised: weights for each channel, inputs by the range that they have on some
+images. Distances, fusion and calibration stay as
 they are, as there a rounding would move every score.
 """
 
@@ -21,7 +21,8 @@ from oddone.export.onnx_model import OnnxModel
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-QUANTISED = ["Conv", "Gemm", "MatMul"]
+QUANTISED = ["Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool"]
+"""Those between products too, so that their numbers need not become floats and bytes again."""
 MOST_IMAGES = 256
 """More images hardly move the ranges."""
 IMAGES_AT_ONCE = 16
