@@ -39,6 +39,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "estimates": estimates_table(),
             "quality": quality_table(),
             "adaptive": adaptive_table(),
+            "export": export_table(),
             "speed": speed_table(),
         },
         SCALE: {
@@ -246,6 +247,42 @@ def _adaptive_of(record: dict[str, Any]) -> str:
         f"after {record['steps']:,} steps; {next(_records_by_machine([record]))}."
     )
     return "\n".join([*table, "", source]) + "\n"
+
+
+def export_table() -> str:
+    """Return how fast exported files are, where their time goes, and what they change."""
+    record = newest("export")
+    speed = [
+        "| network, eight views | file | MB | times as fast (quartiles) | where the time goes |",
+        "|---|---|---|---|---|",
+    ]
+    for row in record["speed"]:
+        largest = list(row["profile"].items())[:3]
+        shares = ", ".join(f"{operation} {share:.0%}" for operation, share in largest)
+        speed.append(
+            f"| {row['encoder']}, {row['size']} pixels | {row['precision']} | {row['megabytes']} | "
+            f"{row['times_as_fast']} ({row['quartiles'][0]} to {row['quartiles'][1]}) | {shares} |"
+        )
+    quality = [
+        "| images | file | other verdicts | labels | scores off: median (largest) | AUROC (before) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in record["quality"]:
+        for precision in ("float32", "int8"):
+            change = row[precision]
+            quality.append(
+                f"| {change['images']:,} {row['name']} | {precision} | {change['verdicts']} | "
+                f"{change['labels']} | {change['median_score']:.1e} "
+                f"({change['largest_score']:.1e}) | {change['auroc']:.1%} "
+                f"({change['auroc_before']:.1%}) |"
+            )
+    machine = record["machine"]
+    unseen = [f"{row['unseen']} beside the {row['name']}" for row in record["quality"]]
+    source = (
+        f"One thread of an {machine['processor']}; record: {link_from(PERFORMANCE, record)}. AUROC "
+        f"is against images of unseen classes: {', '.join(unseen)}."
+    )
+    return "\n".join([*speed, "", *quality, "", source]) + "\n"
 
 
 def speed_table() -> str:

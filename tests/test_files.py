@@ -16,8 +16,8 @@ from oddone.files import (
     write_atomic,
     write_dated_json,
     write_json,
-    write_tensors,
 )
+from oddone.tensor_file import write_tensors
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ import torch
 
 from oddone.bench import read_record
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import write_tensors
-from oddone.tensor_file import TensorFile
+from oddone.tensor_file import TensorFile, write_tensors
 from oddone.training.settings_file import read_settings
 
 

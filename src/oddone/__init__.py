@@ -57,7 +57,8 @@ if TYPE_CHECKING:  # what type checkers read; at run time `__getattr__` does it
         fpr_at_95_ood as fpr_at_95_ood,
     )
     from oddone.training import TrainSettings as TrainSettings
-    from oddone.verdicts import Verdict as Verdict, Verdicts as Verdicts
+    from oddone.verdict import Verdict as Verdict
+    from oddone.verdicts import Verdicts as Verdicts
 
 __version__ = "0.1.0"
 
@@ -89,7 +90,8 @@ _PUBLIC = {
     ),
     "metrics": ("accuracy", "aupr_in", "aupr_out", "auroc", "fpr_at_95_ind", "fpr_at_95_ood"),
     "training": ("TrainSettings",),
-    "verdicts": ("Verdict", "Verdicts"),
+    "verdict": ("Verdict",),
+    "verdicts": ("Verdicts",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 

@@ -16,11 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
-
-from oddone.errors import ArtifactError, InUseError
+from oddone.errors import ArtifactError, InUseError, SettingsError
 
 if sys.platform != "win32":
     import fcntl
@@ -28,9 +24,8 @@ if sys.platform != "win32":
 ENCODER_NAME = "encoder.safetensors"
 DETECTOR_NAME = "detector.oddone"
 LOCK_NAME = ".lock"
-DIGEST = "digest"
-"""The entry of a safetensors file's header that tells of damage."""
 YOUNG_SECONDS = 60.0
+_SHA256 = re.compile("[0-9a-f]{64}")
 _BESIDE = re.compile(r"\.oddone-[0-9a-f]{16}\.part")
 
 
@@ -168,47 +163,6 @@ def write_dated_json(folder: Path, name: str, content: Mapping[str, Any]) -> Pat
     return path
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
-    """Write a safetensors file; what it is about goes into its header as JSON, with a digest."""
-    # safetensors takes no two tensors that share memory, as weights that are tied together do.
-    copies = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in tensors.items()
-    }
-    header = {name: json.dumps(value) for name, value in about.items()}
-    header[DIGEST] = json.dumps(content_digest(copies, header))
-    write_atomic(path, _in_fixed_order(save(copies, header)))
-
-
-def content_digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """Return a hash that changes with any tensor and any entry of the header.
-
-    It tells of damage, not of forgery: who can write a file can write its digest.
-    """
-    names = sorted(tensors)
-    shapes = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
-    digest = hashlib.sha256(json.dumps([sorted(header.items()), shapes]).encode())
-    for name in names:
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _in_fixed_order(content: bytes) -> bytes:
-    """Return a safetensors file whose header is in one order: the same content, the same bytes.
-
-    safetensors writes the entries of a header in an order that differs between processes. A file
-    is the length of its header, the header as JSON padded to eight bytes, then all tensors, whose
-    places are counted from the end of the header.
-    """
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    if "__metadata__" in header:
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[end:]
-
-
 def open_regular(path: Path) -> BinaryIO:
     """Open a file to be read; what is no file with an end, a pipe or a device, is an OSError."""
     # To open a pipe without O_NONBLOCK waits until somebody writes into it.
@@ -230,6 +184,20 @@ def read_regular(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has over {most:,} bytes", str(path))
     return content
+
+
+def check_sha256(path: Path, content: bytes, wanted: str) -> None:
+    """Raise an ArtifactError unless a file's content has the SHA-256 that is wanted."""
+    digits = wanted.strip().lower()
+    if not _SHA256.fullmatch(digits):
+        raise SettingsError(
+            f"sha256={wanted!r}: give the 64 hexadecimal digits that sha256sum prints"
+        )
+    found = hashlib.sha256(content).hexdigest()
+    if found != digits:
+        raise ArtifactError(
+            f"{path} has the SHA-256 {found}, not {digits}; do not use it, and get it again"
+        )
 
 
 def file_or_in_run(path: Path, name: str) -> Path:

@@ -1,12 +1,10 @@
-"""The one loop over images: a batch in memory at a time, of a set or of a stream of any length.
+"""The one loop over images, as tensors: whatever scores by torch scores by it.
 
-The detector, every baseline, evaluation, the bench and the report score images by it.
+The detector, every baseline, evaluation, the bench and the report do.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,9 +12,9 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from oddone.data import ImageSet
-from oddone.data.stream import Source, StreamedImage, stream
-from oddone.errors import SettingsError
+from oddone.data.stream import Source
 from oddone.progress import Progress, described
+from oddone.scored_images import ProcessedBatch, process_arrays
 from oddone.verdicts import Verdicts
 
 ImageBatch = UInt8[Tensor, "images 3 height width"]
@@ -37,16 +35,6 @@ class Scorer(Protocol):
 
     def __call__(self, images: ImageBatch) -> Verdicts:
         """Return the verdicts on a batch of images; the same images always get the same."""
-
-
-@dataclass(frozen=True, eq=False)
-class ProcessedBatch(Generic[Result]):
-    """Some images in a row, and what was made of them."""
-
-    pictures: list[StreamedImage]
-    """In order. Those that could not be read have no image, but a reason."""
-    result: Result | None
-    """Of those that could be read; None where none could."""
 
 
 def process_batches(
@@ -79,33 +67,14 @@ def process_batches(
         Called with how many are done.
 
     """
-    if batch_size < 1:
-        raise SettingsError(f"batch_size={batch_size}: choose 1 or more, or None for a good one")
-    if not isinstance(source, ImageSet) or progress is None:
-        pictures = stream(source, size=size, indices=indices, progress=progress)
-        return _processed(process, pictures, batch_size)
-    batches = _processed(process, stream(source, size=size, indices=indices), batch_size)
-    return _shown(batches, len(source) if indices is None else len(indices), progress)
-
-
-def _processed(
-    process: Callable[[ImageBatch], Result], pictures: Iterator[StreamedImage], batch_size: int
-) -> Iterator[ProcessedBatch[Result]]:
-    while batch := list(islice(pictures, batch_size)):
-        images = [picture.image for picture in batch if picture.image is not None]
-        result = process(torch.from_numpy(np.stack(images))) if images else None
-        yield ProcessedBatch(batch, result)
-
-
-def _shown(
-    batches: Iterator[ProcessedBatch[Result]], total: int, progress: Progress
-) -> Iterator[ProcessedBatch[Result]]:
-    """Yield the batches of a set, whose progress counts what is processed, not what is read."""
-    done = 0
-    for batch in batches:
-        done += len(batch.pictures)
-        progress(done, total, "images")
-        yield batch
+    return process_arrays(
+        lambda images: process(torch.from_numpy(images)),
+        source,
+        size=size,
+        batch_size=batch_size,
+        indices=indices,
+        progress=progress,
+    )
 
 
 def score_images(

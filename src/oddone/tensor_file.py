@@ -1,4 +1,4 @@
-"""A safetensors file as it is read: tensors and JSON about them, neither of which is trusted."""
+"""Safetensors files: tensors and JSON about them. What is read, nobody vouches for."""
 
 import hashlib
 import json
@@ -13,22 +13,64 @@ from typing import Any, BinaryIO, TypeVar, get_type_hints
 import msgspec
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load
+from safetensors.torch import load, save
 from torch import Tensor
 
-from oddone.errors import ArtifactError, SettingsError
-from oddone.files import DIGEST, content_digest, open_regular
+from oddone.errors import ArtifactError
+from oddone.files import check_sha256, open_regular, write_atomic
 
 Kind = TypeVar("Kind")
 
+DIGEST = "digest"
+"""The entry of a safetensors file's header that tells of damage."""
 MOST_BYTES = 2**34
 MOST_HEADER_BYTES = 100_000_000
 """As safetensors has it."""
 MOST_LETTERS = 1000
 """Of the reason why a file is refused."""
-_SHA256 = re.compile("[0-9a-f]{64}")
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:
+    """Write a safetensors file; what it is about goes into its header as JSON, with a digest."""
+    # safetensors takes no two tensors that share memory, as weights that are tied together do.
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    header = {name: json.dumps(value) for name, value in about.items()}
+    header[DIGEST] = json.dumps(content_digest(copies, header))
+    write_atomic(path, _in_fixed_order(save(copies, header)))
+
+
+def content_digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Return a hash that changes with any tensor and any entry of the header.
+
+    It tells of damage, not of forgery: who can write a file can write its digest.
+    """
+    names = sorted(tensors)
+    shapes = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in names]
+    digest = hashlib.sha256(json.dumps([sorted(header.items()), shapes]).encode())
+    for name in names:
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _in_fixed_order(content: bytes) -> bytes:
+    """Return a safetensors file whose header is in one order: the same content, the same bytes.
+
+    safetensors writes the entries of a header in an order that differs between processes. A file
+    is the length of its header, the header as JSON padded to eight bytes, then all tensors, whose
+    places are counted from the end of the header.
+    """
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    if "__metadata__" in header:
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 @dataclass(frozen=True)
@@ -56,7 +98,7 @@ class TensorFile:
         """
         content = _content(path)
         if sha256 is not None:
-            _check_sha256(path, content, sha256)
+            check_sha256(path, content, sha256)
         end = 8 + int.from_bytes(content[:8], "little")
         try:
             tensors = load(content)
@@ -147,19 +189,6 @@ class TensorFile:
         if len(printable) > MOST_LETTERS:  # it may repeat what the file says
             printable = f"{printable[:MOST_LETTERS]} ..."
         return ArtifactError(f"{self.path} contradicts itself: {printable}; make it anew")
-
-
-def _check_sha256(path: Path, content: bytes, wanted: str) -> None:
-    digits = wanted.strip().lower()
-    if not _SHA256.fullmatch(digits):
-        raise SettingsError(
-            f"sha256={wanted!r}: give the 64 hexadecimal digits that sha256sum prints"
-        )
-    found = hashlib.sha256(content).hexdigest()
-    if found != digits:
-        raise ArtifactError(
-            f"{path} has the SHA-256 {found}, not {digits}; do not use it, and get it again"
-        )
 
 
 def _content(path: Path) -> bytes:

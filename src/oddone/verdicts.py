@@ -2,33 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-
-class Verdict(NamedTuple):
-    """What is thought of one image.
-
-    Examples
-    --------
-    >>> Verdict(score=5.0, label=1, anomalous=True, p_value=0.005).anomalous
-    True
-
-    """
-
-    score: float
-    """The anomaly score: higher = more anomalous."""
-    label: int
-    """The class it looks like, whether or not it is anomalous."""
-    anomalous: bool | None = None
-    """Whether the score exceeds the threshold; None without a threshold."""
-    p_value: float | None = None
-    """The share of normal images that are at least as anomalous; None without a calibration."""
-    probabilities: Float[Tensor, " classes"] | None = None
-    """How likely each class is, if it is one of them at all; None where that is not known."""
+from oddone.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)

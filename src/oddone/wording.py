@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oddone.detector import Detector
 from oddone.errors import SettingsError
-from oddone.verdicts import Verdict
+from oddone.verdict import Verdict
+
+if TYPE_CHECKING:
+    from oddone.detector import Detector
 
 _AUROC_WORDS = (
     (0.99, "nearly always told"),
@@ -35,7 +37,7 @@ class VerdictText(NamedTuple):
     """The score and the threshold, and the likeliest class of an anomalous image."""
 
 
-def describe_verdict(detector: Detector, verdict: Verdict) -> VerdictText:
+def describe_verdict(detector: "Detector", verdict: Verdict) -> VerdictText:
     """Return the verdict in words for people who never heard of the method."""
     name = legible(detector.classes[verdict.label])
     score = f"Its score is {format_score(verdict.score)}"
@@ -76,7 +78,7 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
     )
 
 
-def advise_on_estimate(detector: Detector, estimate: Mapping[str, Any]) -> str:
+def advise_on_estimate(detector: "Detector", estimate: Mapping[str, Any]) -> str:
     """Return what the estimate means for the user, and what to do where it is poor."""
     found = f"Held-out images of your classes get the right label in {estimate['accuracy']:.1%} of "
     found += f"cases ({estimate['images']:,} images)."

@@ -25,8 +25,8 @@ from oddone.detector.artifact import FORMAT
 from oddone.detector.settings import Classifier
 from oddone.encoders import TrainedNetwork, load_network
 from oddone.errors import ArtifactError, DataWarning, SettingsError
-from oddone.files import content_digest
 from oddone.fusion import FUSIONS, harmonic, nearest
+from oddone.tensor_file import content_digest
 from oddone.training import RunDirectory
 from oddone.training.initialise import initial_network
 from oddone.transforms import ViewSet, one_view, rotations

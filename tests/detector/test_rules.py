@@ -26,7 +26,7 @@ from oddone.detector.rules import (
     sum_of_rules,
 )
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import content_digest
+from oddone.tensor_file import content_digest
 from small_detector import fitted
 
 ONE = (StandardisedRule("distance"),)

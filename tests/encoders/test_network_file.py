@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from oddone.data import ImageSet
 from oddone.encoders import TrainedNetwork, load_network, save_network
 from oddone.errors import ArtifactError
-from oddone.files import write_tensors
+from oddone.tensor_file import write_tensors
 from oddone.training import TrainSettings
 from oddone.training.initialise import initial_network
 from runs import tiny_settings, tiny_source

@@ -17,7 +17,7 @@ from torch import Tensor
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, frozen_network, load_network, save_network
 from oddone.errors import ArtifactError
-from oddone.files import DIGEST, content_digest
+from oddone.tensor_file import DIGEST, content_digest
 from runs import tiny_source
 
 pytest.importorskip("transformers", reason="needs oddone[transformers]")

@@ -22,6 +22,7 @@ from oddone.bench.rendering import captions, cells_of
 from oddone.data import load
 from oddone.detector import Detector
 from oddone.encoders import load_network
+from oddone.export.onnx_detector import OnnxDetector
 from oddone.training import RunDirectory
 from oddone.training.checkpoint import load_newest_checkpoint, read_progress
 from oddone.training.settings_file import read_settings
@@ -129,6 +130,12 @@ def _encoder(path: Path) -> str:
     return _hash(network, about, trained.model, trained.rotations, trained.data_fingerprint)
 
 
+def _onnx(path: Path) -> str:
+    opened = OnnxDetector.load(path, threads=1)
+    outputs = opened.run(np.full((2, SIZE, SIZE, 3), 200, dtype=np.uint8))
+    return _hash(opened.facts, *outputs.values())
+
+
 def _checkpoint(path: Path) -> str:
     network, optimiser = network_and_optimiser()
     with warnings.catch_warnings():
@@ -166,6 +173,7 @@ _ARTIFACTS = {
     "detector": _detector,
     "encoder": _encoder,
     "checkpoint": _checkpoint,
+    "onnx": _onnx,
     "settings": _settings,
     "provenance": _provenance,
     "history": _history,

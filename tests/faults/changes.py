@@ -6,10 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import oddone.cli.bench
+import oddone.cli.export
 import oddone.cli.score_parts
 from oddone.files import write_atomic
 from oddone.tensor_file import TensorFile
 from runs import scale_of, tiny_settings
+from tiny_onnx import tiny_onnx
 
 
 def toy_bench() -> None:
@@ -21,6 +23,11 @@ def toy_bench() -> None:
 def small_parts() -> None:
     """Let a part of `oddone score` have a few images, so that there are several."""
     oddone.cli.score_parts._images_per_part = lambda _: 20
+
+
+def quick_export() -> None:
+    """Let `oddone export` write a graph that need not be traced: what can fail is the file."""
+    oddone.cli.export.onnx_content = lambda *_, **__: tiny_onnx()
 
 
 def write_in_place() -> None:

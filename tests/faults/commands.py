@@ -20,6 +20,7 @@ from launcher import Finished, Launcher
 from PIL import Image
 
 from runs import tiny_source
+from tiny_onnx import tiny_onnx
 
 TRAIN_OPTIONS = (
     *("--preset", "smoke", "--steps", "3", "--checkpoint-seconds", "0"),
@@ -67,6 +68,8 @@ COMMANDS = {
     "evaluate": Command(
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),
+    "export": Command("export INPUTS/run --out WORK/d.onnx", changes=("quick_export",)),
+    "score onnx": Command("score INPUTS/tiny.onnx INPUTS/photos --out WORK/scores.csv"),
     "bench": Command(
         "bench paper-sei --ind arrays:INPUTS/training.npz --test INPUTS/normal.npz "
         "--ood o=INPUTS/unseen.npz --out WORK/bench",
@@ -95,6 +98,7 @@ class Stage:
                 images=pixels.transpose(0, 2, 3, 1),
                 labels=source.labels,
             )
+        (self.inputs / "tiny.onnx").write_bytes(tiny_onnx())
         (self.inputs / "old.csv").write_text("path,score\nold.png,1.5\n")
         self.set_up(())
         made = self.run("train")

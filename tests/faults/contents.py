@@ -15,8 +15,9 @@ from pyarrow import parquet
 from oddone import Detector
 from oddone.bench import read_record
 from oddone.encoders import load_network
-from oddone.files import ENCODER_NAME, LOCK_NAME, content_digest, is_leftover
-from oddone.tensor_file import TensorFile
+from oddone.export.onnx_detector import OnnxDetector
+from oddone.files import ENCODER_NAME, LOCK_NAME, is_leftover
+from oddone.tensor_file import TensorFile, content_digest
 from oddone.training.run_directory import INCOMPLETE
 from oddone.training.settings_file import read_settings
 
@@ -113,6 +114,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".jsonl": _json_lines,
     ".npy": lambda path: np.load(path, allow_pickle=False).tobytes(),
     ".oddone": _detector,
+    ".onnx": lambda path: OnnxDetector.load(path).facts,
     ".parquet": lambda path: parquet.read_table(path).to_pylist(),
     ".safetensors": _network_or_state,
     ".toml": read_settings,

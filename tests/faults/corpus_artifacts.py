@@ -22,7 +22,8 @@ from torch import Tensor
 
 from oddone.bench.record import write_record
 from oddone.encoders import Network, TrainedNetwork, save_network
-from oddone.files import DIGEST, write_json, write_tensors
+from oddone.files import write_json
+from oddone.tensor_file import DIGEST, write_tensors
 from oddone.training.checkpoint import TrainProgress, save_checkpoint
 from oddone.training.initialise import initial_network
 from oddone.training.optim import build_optimiser
@@ -32,8 +33,19 @@ from packs import tar_of, write_parquet
 from records import made_up_record
 from runs import tiny_settings, tiny_source
 from small_detector import fitted
+from tiny_onnx import tiny_onnx
 
-CHECKED = ("detector", "encoder", "checkpoint", "targz", "packedmat", "npz", "packednpz", "idxgz")
+CHECKED = (
+    "detector",
+    "encoder",
+    "onnx",
+    "checkpoint",
+    "targz",
+    "packedmat",
+    "npz",
+    "packednpz",
+    "idxgz",
+)
 """What has a checksum: damaged, it is refused, or is what it was."""
 FORGED = ("detector", "encoder", "checkpoint")
 """What has a digest, with which whoever writes the file can sign anything."""
@@ -54,6 +66,7 @@ def write_artifacts(folder: Path) -> dict[str, Path]:
     lines = [{"step": step, "loss": 1 / step, "seconds": 0.5} for step in range(1, 6)]
     paths["history"].write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_record(paths["record"].parent, made_up_record()).rename(paths["record"])
+    paths["onnx"].write_bytes(tiny_onnx())
     _write_data(paths)
     return paths
 
@@ -162,6 +175,7 @@ def _filled(tensor: Tensor, number: float) -> Tensor:
 FILE_NAMES = {
     "detector": "detector.oddone",
     "encoder": "encoder.safetensors",
+    "onnx": "detector.onnx",
     "checkpoint": "000000006.safetensors",
     "settings": "settings.toml",
     "provenance": "provenance.json",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oddone.encoders import load_network
 from oddone.errors import ArtifactError, DataError, DataWarning, DivergedError, SettingsWarning
-from oddone.files import write_tensors
+from oddone.tensor_file import write_tensors
 from oddone.training import OptimiserSettings, RunDirectory, train_network
 from oddone.training.checkpoint import newest_checkpoint, read_progress
 from runs import tiny_settings, tiny_source

@@ -72,6 +72,11 @@ for name, purpose, example in (
         "oddone calibrate run normal-photos/ --false-alarms 0.01",
     ),
     (
+        "export",
+        "Write a detector as one ONNX graph, for programs without oddone.",
+        "oddone export run --out detector.onnx",
+    ),
+    (
         "bench",
         "Reproduce the paper's tables, method by method, or show them.",
         "oddone bench paper-sei --data datasets --out bench",

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from oddone.cli.loading import load_images, open_detector
+from oddone.cli.loading import load_new_images, open_detector
 from oddone.cli.out_file import check_out_file
 from oddone.cli.terminal import describe_threshold, progress_with_warnings, say
-from oddone.errors import DataError
 from oddone.files import DETECTOR_NAME, file_or_in_run
 
 if TYPE_CHECKING:
@@ -57,12 +56,7 @@ def calibrate(
     if out is not None:
         check_out_file(out)
     before = open_detector(detector, sha256)
-    images = load_images(source, before.image_size)
-    if images.fingerprint == before.embedder.trained.data_fingerprint:
-        raise DataError(
-            f"the {len(images):,} images of {source} are those that the detector was trained on, "
-            f"and would set the threshold too low; calibrate with new ones"
-        )
+    images = load_new_images(source, before)
     with progress_with_warnings() as progress:
         after = before.calibrate(
             images,

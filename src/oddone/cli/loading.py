@@ -6,6 +6,7 @@ from oddone.cli.terminal import progress_bar, say_about_files
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.device import choose_device
+from oddone.errors import DataError
 
 
 def load_images(source: str, size: int | None, *, strict: bool = False) -> ImageSet:
@@ -13,6 +14,17 @@ def load_images(source: str, size: int | None, *, strict: bool = False) -> Image
     with progress_bar() as progress:
         images = load(source, size=size, strict=strict, progress=progress)
     say_about_files(images)
+    return images
+
+
+def load_new_images(source: str, detector: Detector) -> ImageSet:
+    """Return images to set a threshold by; those that the detector has learned are refused."""
+    images = load_images(source, detector.image_size)
+    if images.fingerprint == detector.embedder.trained.data_fingerprint:
+        raise DataError(
+            f"the {len(images):,} images of {source} are those that the detector was trained on, "
+            f"and would set the threshold too low; calibrate with new ones"
+        )
     return images
 
 

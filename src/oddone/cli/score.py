@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from oddone.cli.copy_folder import CopyFolder
-from oddone.cli.loading import open_detector
+from oddone.cli.image_scorer import ImageScorer, open_scorer
 from oddone.cli.path_list import read_paths
 from oddone.cli.score_apart import EngineOptions, merge_tables, options_apart, score_apart
 from oddone.cli.score_table import (
@@ -23,8 +23,8 @@ from oddone.cli.score_tally import Tally
 from oddone.cli.terminal import describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
 from oddone.data.stream import stream_paths
-from oddone.detector import Detector
 from oddone.errors import SettingsError, did_you_mean
+from oddone.export.onnx_detector import OnnxDetector
 from oddone.progress import Progress
 
 NEIGHBOURS = 3
@@ -65,7 +65,7 @@ def score(
     Parameters
     ----------
     detector
-        The directory of a finished run, or the file of a detector.
+        The directory of a finished run, the file of a detector, or a .onnx file of oddone export.
     sources
         Pictures, folders of pictures, or what `oddone data list` lists; or - for paths from stdin,
         separated by null bytes or line ends.
@@ -101,9 +101,9 @@ def score(
     in_one = {"--sort": sort, "--top": top, "--copy-anomalous": copy_anomalous, STDIN: from_stdin}
     engine_options = EngineOptions(engine, workers, address)
     apart = options_apart(out, shard=shard, engine=engine_options, in_one=in_one)
-    opened = open_detector(detector, sha256)
-    copies = _open_copies(copy_anomalous, opened, detector)
-    if opened.calibration is None:
+    opened = _open(detector, sha256, explain=explain)
+    copies = _open_copies(copy_anomalous, opened.threshold, detector)
+    if opened.threshold is None:
         note(
             f"this detector has no threshold yet, so nothing is called anomalous; set one with: "
             f"{_calibrate(detector)}"
@@ -126,7 +126,7 @@ def score(
         with open_table(out, opened.classes, neighbours) as write:
             for row in most_anomalous_first(rows, top) if arranged else rows:
                 write(row)
-    summary = tally.describe(time.monotonic() - began, opened.calibration)
+    summary = tally.describe(time.monotonic() - began, opened.threshold, opened.thresholds)
     if pictures.enlarged:
         summary = f"{summary}, {pictures.enlarged:,} enlarged"
     note(summary if out is None else f"{summary}; the rows are in {out}")
@@ -151,10 +151,20 @@ def _check_sources(sources: Sequence[str], top: int | None) -> None:
         raise SettingsError(f"--top {top}: choose 1 or more rows")
 
 
-def _open_copies(folder: Path | None, opened: Detector, detector: Path) -> CopyFolder | None:
+def _open(path: Path, sha256: str | None, *, explain: bool) -> ImageScorer:
+    opened = open_scorer(path, sha256)
+    if explain and isinstance(opened, OnnxDetector):
+        raise SettingsError(
+            f"--explain shows training images, and {path} has none; leave it out, or name the "
+            f"detector that the file was made from"
+        )
+    return opened
+
+
+def _open_copies(folder: Path | None, threshold: float | None, detector: Path) -> CopyFolder | None:
     if folder is None:
         return None
-    if opened.calibration is None:
+    if threshold is None:
         raise SettingsError(
             f"--copy-anomalous needs a threshold, and this detector has none yet; set one with: "
             f"{_calibrate(detector)}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from oddone.cli.image_scorer import ImageScorer
 from oddone.cli.out_file import check_out_file
 from oddone.cli.score_parts import PartJob, score_in_parts, score_share
 from oddone.cli.score_shares import ShareNote, check_shares, parse_shard, rows_of
@@ -21,7 +22,6 @@ from oddone.cli.score_tally import Tally
 from oddone.cli.terminal import counted, describe_left_out, note, progress_bar
 from oddone.data.pieces import Identity, share_of
 from oddone.data.stream import list_pieces
-from oddone.detector import Detector
 from oddone.engines import MakeWorker, Summary, run_here
 from oddone.errors import SettingsError
 from oddone.files import DETECTOR_NAME, file_or_in_run
@@ -123,7 +123,7 @@ def _is_folder(out: Path, engine: EngineOptions) -> bool:
 def score_apart(
     options: ApartOptions,
     path: Path,
-    opened: Detector,
+    opened: ImageScorer,
     sources: Sequence[str],
     neighbours: int,
 ) -> None:
@@ -161,7 +161,7 @@ def score_apart(
             chosen = share_of(listed, number, shares)
             tally, enlarged = score_share(opened, chosen, options.out, share, progress)
             where = str(options.out)
-    summary = tally.describe(time.monotonic() - began, opened.calibration)
+    summary = tally.describe(time.monotonic() - began, opened.threshold, opened.thresholds)
     if enlarged:
         summary = f"{summary}, {enlarged:,} enlarged"
     note(f"{summary}; the rows are in {where}")

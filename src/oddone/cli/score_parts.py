@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oddone.cli.loading import open_detector
+from oddone.cli.image_scorer import ImageScorer, open_scorer
 from oddone.cli.out_file import os_errors_explained
 from oddone.cli.score_shares import ShareNote, read_note
 from oddone.cli.score_table import open_parquet, to_row
@@ -25,7 +25,6 @@ from oddone.cli.score_tally import Tally
 from oddone.cli.terminal import note as tell
 from oddone.data.pieces import PackedPiece, Piece, from_json, images_in, to_json
 from oddone.data.stream import stream_pieces
-from oddone.detector import Detector
 from oddone.engines import JobFailedError, MakeWorker, Summary
 from oddone.errors import SettingsError
 from oddone.files import (
@@ -115,7 +114,7 @@ def score_in_parts(
 
 
 def score_share(
-    detector: Detector,
+    detector: ImageScorer,
     pieces: Iterable[Piece],
     out: Path,
     share: ShareNote,
@@ -142,7 +141,7 @@ class PartScorer:
 
     def __init__(self, job: PartJob) -> None:
         self._job = job
-        self._detector = open_detector(job.detector, job.note.detector)
+        self._detector = open_scorer(job.detector, job.note.detector)
 
     def __call__(self, offset: int) -> Summary:
         """Score the part whose pieces are at that place of the file of pieces."""

@@ -25,8 +25,8 @@ from rich.text import Text
 
 from oddone.cli.out_file import os_errors_explained, out_file_in_parts, written_whole
 from oddone.cli.terminal import printable
-from oddone.detector import ScoredImage
 from oddone.errors import SettingsError
+from oddone.scored_images import ScoredImage
 from oddone.wording import describe_neighbour
 
 ROWS_PER_GROUP = 10_000  # rows of a Parquet file that are written together

@@ -1,10 +1,10 @@
 """What is counted of the rows of `oddone score`, and the sentence about it at the end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oddone.cli.score_table import Row
 from oddone.cli.terminal import counted
-from oddone.detector import Calibration
 from oddone.errors import DataError
 
 
@@ -24,14 +24,15 @@ class Tally:
             self.unreadable += 1
             self.first_unreadable = self.first_unreadable or row
 
-    def describe(self, seconds: float, calibration: Calibration | None) -> str:
-        """Return a summary of all rows."""
+    def describe(
+        self, seconds: float, threshold: float | None, thresholds: Sequence[float] | None
+    ) -> str:
+        """Return a summary of all rows; thresholds are those of the classes."""
         found = [f"{self.unreadable:,} unreadable"]
-        if calibration is not None:
-            threshold = f"{calibration.threshold:.4g}"
-            if calibration.own_classes:
-                threshold = "the threshold of the class"
-            found = [f"{self.anomalous:,} anomalous (score above {threshold})", *found]
+        if threshold is not None:
+            by_class = any(each != threshold for each in thresholds or ())
+            limit = "the threshold of the class" if by_class else f"{threshold:.4g}"
+            found = [f"{self.anomalous:,} anomalous (score above {limit})", *found]
         return (
             f"{counted(self.images, 'image', 'images')} in {seconds:.1f} s "
             f"({self.images / max(seconds, 1e-9):,.0f} images/s): {', '.join(found)}"

@@ -25,9 +25,8 @@ from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space, ViewEmbedder
 from oddone.encoders.network_file import network_header, rebuild_network
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import write_tensors
 from oddone.fusion import FUSIONS, Fuse
-from oddone.tensor_file import TensorFile
+from oddone.tensor_file import TensorFile, write_tensors
 from oddone.transforms import ViewSet
 
 KIND = "detector"

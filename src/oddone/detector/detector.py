@@ -1,6 +1,5 @@
 """The detector: images in, verdicts out."""
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from oddone.detector.fitting import (
 from oddone.detector.inputs import Images, to_batch
 from oddone.detector.measured_views import MeasuredViews
 from oddone.detector.probe import LinearProbe, NetworkClassifier, view_logits
-from oddone.detector.references import Neighbour, References
+from oddone.detector.references import References
 from oddone.detector.rules import (
     Rule,
     StandardisedRule,
@@ -56,9 +55,11 @@ from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.fusion import Fuse, PerView
 from oddone.progress import Progress, described
 from oddone.rng import stream
-from oddone.scoring import ImageBatch, ProcessedBatch, process_batches
+from oddone.scored_images import DecidedImage, ScoredImage, scored_images
+from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import one_view
-from oddone.verdicts import Verdict, Verdicts
+from oddone.verdict import Neighbour, Verdict
+from oddone.verdicts import Verdicts
 
 MOST_REFERENCES = 5000
 MOST_PROBED = 20_000
@@ -73,18 +74,6 @@ class Explanation(NamedTuple):
     """How far each view is from each class; the score is the smallest after fusion."""
     neighbours: tuple[Neighbour, ...]
     """The training images that are most like it."""
-
-
-class ScoredImage(NamedTuple):
-    """An image of a stream and its verdict, or the reason why there is none."""
-
-    path: str
-    verdict: Verdict | None
-    class_name: str | None
-    """The name of the verdict's label."""
-    reason: str | None
-    """Why there is no verdict: the file cannot be read, or its score is no number; else None."""
-    neighbours: tuple[Neighbour, ...] = ()
 
 
 class _Measured(NamedTuple):
@@ -440,10 +429,10 @@ class Detector:
 
         """
 
-        def decide(images: ImageBatch) -> list[tuple[Verdict, tuple[Neighbour, ...]]]:
+        def decide(images: ImageBatch) -> list[DecidedImage]:
             decided = self._decide(images)
             nearest = self.references.nearest(decided.embeddings, neighbours)
-            return list(zip(decided.verdicts, nearest, strict=True))
+            return list(map(DecidedImage, decided.verdicts, nearest))
 
         batches = process_batches(
             decide,
@@ -452,23 +441,7 @@ class Detector:
             batch_size=self.batch_size if batch_size is None else batch_size,
             progress=progress,
         )
-        return (scored for batch in batches for scored in self._scored(batch))
-
-    def _scored(
-        self, batch: ProcessedBatch[list[tuple[Verdict, tuple[Neighbour, ...]]]]
-    ) -> Iterator[ScoredImage]:
-        decided = iter(batch.result or ())
-        for picture in batch.pictures:
-            if picture.image is None:
-                yield ScoredImage(picture.path, None, None, picture.reason)
-                continue
-            verdict, neighbours = next(decided)
-            if not math.isfinite(verdict.score):
-                reason = f"its score is {verdict.score}, which is no number; fit the detector anew"
-                yield ScoredImage(picture.path, None, None, reason)
-                continue
-            name = self.classes[verdict.label]
-            yield ScoredImage(picture.path, verdict, name, None, neighbours)
+        return scored_images(batches, self.classes)
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
         scores = sum_of_rules(measured.rule_scores, self.rules)

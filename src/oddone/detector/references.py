@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,19 +12,10 @@ from torch import Tensor
 
 from oddone.data import ImageSet
 from oddone.errors import ArtifactError, SettingsError
+from oddone.verdict import Neighbour
 
 THUMBNAIL_PIXELS = 64
 JPEG_QUALITY = 90
-
-
-class Neighbour(NamedTuple):
-    """A training image that looks, to the encoder, like the image in question."""
-
-    label: int
-    path: str
-    similarity: float
-    """The cosine between the embeddings, -1 to 1."""
-    thumbnail: UInt8[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from oddone.device import map_in_threads
-from oddone.encoders import TrainedNetwork
+from oddone.encoders import Encoded, TrainedNetwork
 from oddone.encoders.fold import fold_batch_norm
 from oddone.errors import DataError
 from oddone.transforms import ViewSet
@@ -41,6 +41,16 @@ class EmbeddedViews(NamedTuple):
     def in_space(self, space: Space) -> Float[Tensor, "views images dim"]:
         """Return what is compared in a space."""
         return self.features if space == "features" else self.embeddings
+
+    @staticmethod
+    def of(encoded: Encoded, classifier: nn.Module | None, shape: torch.Size) -> "EmbeddedViews":
+        """Return what a network and its classifier make of rows, which are views of images."""
+        outputs, embeddings = (each.float() for each in encoded)
+        return EmbeddedViews(
+            normalize(outputs, dim=1).unflatten(0, shape),
+            normalize(embeddings, dim=1).unflatten(0, shape),
+            None if classifier is None else classifier(outputs).unflatten(0, shape),
+        )
 
     @staticmethod
     def concatenate(parts: "list[EmbeddedViews]") -> "EmbeddedViews":
@@ -113,13 +123,8 @@ class ViewEmbedder:
         # All at once, but for images so large that the views of one are too many.
         parts = shown.flatten(0, 1).split(max(len(images), self.rows_at_once))
         encoded = [self.network(_as_floats(part)) for part in parts]
-        outputs, embeddings = (torch.cat(each).float() for each in zip(*encoded, strict=True))
-        classifier, shape = self.trained.network.classifier, shown.shape[:2]
-        return EmbeddedViews(
-            normalize(outputs, dim=1).unflatten(0, shape),
-            normalize(embeddings, dim=1).unflatten(0, shape),
-            None if classifier is None else classifier(outputs).unflatten(0, shape),
-        )
+        rows = Encoded(*(torch.cat(each) for each in zip(*encoded, strict=True)))
+        return EmbeddedViews.of(rows, self.trained.network.classifier, shown.shape[:2])
 
     def embed(self, images: Pixels) -> EmbeddedViews:
         """Return the embeddings of all views of any number of images."""

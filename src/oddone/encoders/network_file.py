@@ -21,8 +21,7 @@ from oddone.encoders.transformers_encoder import (
     build_transformers_encoder,
 )
 from oddone.errors import ArtifactError, SettingsError
-from oddone.files import DIGEST, write_tensors
-from oddone.tensor_file import TensorFile
+from oddone.tensor_file import DIGEST, TensorFile, write_tensors
 from oddone.transforms import Rotations
 
 KIND = "encoder"

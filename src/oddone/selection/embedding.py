@@ -16,10 +16,10 @@ from oddone.data.stream import IMAGES_AT_ONCE
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders.network_file import OWN_ENCODER, network_header
 from oddone.errors import ArtifactError, DataWarning
-from oddone.files import remove_leftovers, write_tensors
+from oddone.files import remove_leftovers
 from oddone.progress import Progress, described
 from oddone.scoring import ImageBatch, process_batches
-from oddone.tensor_file import TensorFile
+from oddone.tensor_file import TensorFile, write_tensors
 
 VERSION = 1
 KIND = "features"

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from oddone.encoders.network_file import mismatched_weights
 from oddone.errors import ArtifactError, DataError, DataWarning
-from oddone.files import write_tensors
-from oddone.tensor_file import TensorFile
+from oddone.tensor_file import TensorFile, write_tensors
 
 KIND = "checkpoint"
 FORMAT = 1
