@@ -72,6 +72,11 @@ for name, purpose, example in (
         "oddone calibrate run normal-photos/ --false-alarms 0.01",
     ),
     (
+        "serve",
+        "Serve detectors over HTTP, with a page to drop pictures on.",
+        "oddone serve run --port 8000 --feedback feedback.sqlite",
+    ),
+    (
         "bench",
         "Reproduce the paper's tables, method by method, or show them.",
         "oddone bench paper-sei --data datasets --out bench",
