@@ -5,7 +5,6 @@ import base64
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,6 +14,7 @@ from oddone.service.admission import Admission
 from oddone.service.problems import MEDIA_TYPE, ProblemError
 from oddone.service.settings import ServiceSettings
 
+TOKEN = "a-token-of-some-length"  # noqa: S105
 Start = Callable[..., TestClient]
 
 
@@ -29,7 +29,7 @@ def check_problem(answer: object, status: int, kind: str) -> str:
     return str(problem["detail"])
 
 
-def test_every_error_is_a_problem(client: TestClient, pictures: dict[str, bytes]) -> None:
+def test_every_error_is_a_problem(client: TestClient) -> None:
     json = {"Content-Type": "application/json"}
     form = {"Content-Type": "multipart/form-data; boundary=x"}
     post = client.post
@@ -62,7 +62,7 @@ def test_whatever_is_raised_is_a_problem_and_is_logged(
     assert client.post("/v1/score", files=files).status_code == 200
 
 
-def test_bytes_and_files_are_limited(start: Start, pictures: dict[str, bytes]) -> None:
+def test_bytes_and_files_are_limited(start: Start) -> None:
     client = start(file_bytes=2000, request_bytes=8000, files=3)
     large = {"files": ("large.png", bytes(2001))}
     assert "2,001 bytes" in check_problem(
@@ -152,7 +152,7 @@ def test_a_client_that_sends_slowly_is_408(start: Start) -> None:
 
 
 def test_only_who_has_the_token_is_served(start: Start, pictures: dict[str, bytes]) -> None:
-    client = start(token="a-token-of-some-length")
+    client = start(token=TOKEN)
     files = {"files": ("0.png", pictures["0.png"])}
     for headers in (
         {},
@@ -216,7 +216,7 @@ def test_base64_is_not_decoded_beyond_the_limit(start: Start) -> None:
     check_problem(answer, 413, "file-too-large")
 
 
-def test_a_service_without_feedback_says_how_to_have_it(start: Start, tmp_path: Path) -> None:
+def test_a_service_without_feedback_says_how_to_have_it(start: Start) -> None:
     client = start()
     answer = client.post("/v1/feedback", json={"sha256": "0" * 64, "said": "normal"})
     assert "--feedback FILE" in check_problem(answer, 404, "no-feedback")

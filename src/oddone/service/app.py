@@ -54,6 +54,7 @@ def make_app(service: Service, token: str | None = None) -> FastAPI:
         lifespan=lifespan,
         responses=_problems(404, 405),
     )
+    app.state.service = service
     explain_problems(app)
     measurements = service.measurements
 
