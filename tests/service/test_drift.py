@@ -12,7 +12,7 @@ from oddone.service.drift import BETS, JUMP, DriftTest
 def simple_jumper(calibration: list[float], stream: list[float], seed: int) -> list[float]:
     """Return the capital after each image: the algorithm, written slowly, with sums over all."""
     random = Random(seed)  # noqa: S311
-    scores, capitals = list(calibration), dict.fromkeys(BETS, 1 / len(BETS))  # noqa: S311
+    scores, capitals = list(calibration), dict.fromkeys(BETS, 1 / len(BETS))
     history = []
     for score in stream:
         scores.append(score)

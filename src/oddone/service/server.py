@@ -58,7 +58,13 @@ def run_server(service: Service, *, host: str, port: int, token: str | None) -> 
         access_log=False,
         log_level="info",
     )
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _ignore)  # uvicorn raises them once more when it has finished
     asyncio.run(_serve(uvicorn.Server(config), service))
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """Let a signal that has done its work have no other effect."""
 
 
 async def _serve(server: uvicorn.Server, service: Service) -> None:
