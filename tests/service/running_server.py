@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import uvicorn
+
+from oddone.service.app import make_app
+from oddone.service.service import Service
 
 SECONDS_TO_START = 120.0
 
@@ -53,6 +58,21 @@ def running_server(
             yield RunningServer(process, f"http://127.0.0.1:{port}", log)
         finally:
             process.kill()
+
+
+@contextmanager
+def served_in_thread(service: Service) -> Iterator[str]:
+    """Yield the address of a service that runs in a thread of this process."""
+    config = uvicorn.Config(make_app(service), port=0, log_level="error", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
 
 
 def _wait(process: "subprocess.Popen[str]", url: str, log: Path) -> None:

@@ -109,7 +109,8 @@ def test_a_full_queue_is_429_with_a_time_to_come_back(
 
 
 def test_admission_counts_and_gives_back() -> None:
-    admission = Admission(ServiceSettings(queue_images=64, queue_bytes=2**27))
+    limits = ServiceSettings(queue_images=64, queue_bytes=2**27, queue_seconds=1000.0)
+    admission = Admission(limits)
     with admission.request(2**26) as first, admission.request(2**26):
         first.add_images(61)
         assert (admission.images, admission.bytes) == (63, 2**27)
@@ -118,6 +119,21 @@ def test_admission_counts_and_gives_back() -> None:
         with pytest.raises(ProblemError, match="bytes"), admission.request(1):
             pass
     assert (admission.images, admission.bytes) == (0, 0)
+
+
+def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("oddone.service.admission.time.monotonic", lambda: clock[0])
+    admission = Admission(ServiceSettings(queue_seconds=2.0))
+    for _ in range(100):  # a second each
+        with admission.request(1):
+            clock[0] += 1.0
+    with admission.request(1), admission.request(1), admission.request(1):
+        with pytest.raises(ProblemError, match="too long already") as refused, admission.request(1):
+            pass
+        assert refused.value.headers == {"Retry-After": "2"}
+    with admission.request(1) as alone:
+        alone.add_images(1)  # who is there first may send many
 
 
 def test_an_answer_that_takes_too_long_is_503(start: Start, pictures: dict[str, bytes]) -> None:

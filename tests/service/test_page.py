@@ -3,7 +3,6 @@
 import csv
 import io
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from running_server import served_in_thread
 
-from oddone.service.app import make_app
 from oddone.service.service import Service
 from oddone.service.settings import ServiceSettings
 
@@ -31,21 +30,11 @@ PHONE, DESK = {"width": 375, "height": 800}, {"width": 1280, "height": 900}
 @pytest.fixture(scope="module")
 def address(tiny_detector: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return where a service answers that runs in a thread of this process."""
-    import uvicorn  # noqa: PLC0415  (an extra)
-
     feedback = tmp_path_factory.mktemp("page") / "feedback.sqlite"
     settings = ServiceSettings(decoders=1, file_bytes=20 * 2**20)
     service = Service({"tiny": tiny_detector, "again": tiny_detector}, settings, feedback=feedback)
-    config = uvicorn.Config(make_app(service), port=0, log_level="error", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    with served_in_thread(service) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

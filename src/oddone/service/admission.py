@@ -42,6 +42,9 @@ class Admission:
         if self.images + images > most:
             detail = f"{self.images} images wait, and {images} more would exceed {most}"
             raise busy("queue-full", detail, self._seconds_to_wait())
+        if self.images * self._seconds_per_image > self._settings.queue_seconds:
+            detail = f"the {self.images} images that wait take too long already"
+            raise busy("queue-full", detail, self._seconds_to_wait())
         if self.images == 0:
             self._left_at = time.monotonic()
         self.images += images
