@@ -1,4 +1,4 @@
-"""The container and the manifests name what there is: commands, options, addresses, measurements."""
+"""The container and the manifests name what there is: options, files, measurements."""
 
 import re
 import shutil
