@@ -15,6 +15,7 @@ README = ROOT / "README.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"
 RELIABILITY = ROOT / "docs" / "reliability.md"
 SCALE = ROOT / "docs" / "scale.md"
+SERVICE = ROOT / "docs" / "guides" / "service.md"
 RESULTS = ROOT / "results"
 NO_RECORD = "There is no record of `make {}` yet.\n"
 
@@ -57,6 +58,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
                 partial(link_from, SCALE),
             ),
         },
+        SERVICE: {"load": load_table()},
         RELIABILITY: {
             name: content() if all_records(record, "reliability") else NO_RECORD.format(record)
             for name, record, content in (
@@ -264,7 +266,7 @@ def export_table() -> str:
             f"{row['times_as_fast']} ({row['quartiles'][0]} to {row['quartiles'][1]}) | {shares} |"
         )
     quality = [
-        "| images | file | other verdicts | labels | scores off: median (largest) | AUROC (before) |",
+        "| images | file | other verdicts | labels | scores off: median (most) | AUROC (before) |",
         "|---|---|---|---|---|---|",
     ]
     for row in record["quality"]:
@@ -330,6 +332,45 @@ def speed_table() -> str:
     source = f"Records: {'; '.join(_records_by_machine(records))}."
     head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
     return "\n".join([*head, *table, "", memory, "", source]) + "\n"
+
+
+def load_table() -> str:
+    """Return what the service does under load, beside `detector.score` on the same pictures."""
+    record = newest("load")
+    detector, half, overload = record["detector"], record["half_load"], record["overload"]
+    statuses = ", ".join(f"{count:,} x {name}" for name, count in overload["statuses"].items())
+    ratios = [each["ratio"] for each in record["rounds"]]
+    rows = [
+        (
+            (
+                f"throughput of {record['clients']} clients, one picture a request, over that of "
+                f"`oddone score`"
+            ),
+            (
+                f"{record['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f} in "
+                f"{len(ratios)} rounds)"
+            ),
+        ),
+        ("half of that load: p50, p99", _milliseconds(half)),
+        ("four times that load for a minute: answers", statuses),
+        ("latency of those that were accepted: p50, p99", _milliseconds(overload)),
+        (
+            "memory before, and at most",
+            f"{overload['mebibytes_before']:,} MiB, {overload['most_mebibytes']:,} MiB",
+        ),
+    ]
+    table = ["| under load | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    views = "1 view" if detector["views"] == 1 else f"{detector['views']} views"
+    source = (
+        f"{detector['encoder']}, {detector['image_size']} pixels, {views}; the clients share the "
+        f"cores with the service. {_source(SERVICE, record)}"
+    )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def _milliseconds(answers: dict[str, Any]) -> str:
+    taken = answers["milliseconds"]
+    return f"{taken['p50']:,.0f} ms, {taken['p99']:,.0f} ms"
 
 
 def faults_table() -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from packs import some_pictures, tar_of, write_parquet
 
 from memory import memory_below
 from oddone.data import limits, load, stream
@@ -15,6 +14,7 @@ from oddone.data.decode import decode
 from oddone.data.parquet_file import read_parquet, row_groups
 from oddone.data.tar_shard import list_tar, read_tar
 from oddone.errors import DataError
+from packs import some_pictures, tar_of, write_parquet
 
 PICTURES = some_pictures(4)
 

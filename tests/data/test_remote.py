@@ -9,12 +9,12 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from packs import some_pictures, tar_of, write_parquet
 from pictures import make_folder
 
 from oddone.data import limits, load, stream
 from oddone.data.remote import _file_system
 from oddone.errors import DataError
+from packs import some_pictures, tar_of, write_parquet
 
 PICTURES = some_pictures(4)
 

@@ -26,6 +26,7 @@ from runs import tiny_settings, tiny_source
 
 pytest.importorskip("transformers", reason="needs oddone[transformers]")
 import transformers
+
 from tiny_transformers import PREPROCESSOR, save_model, tiny_model
 
 MEAN, STD = (

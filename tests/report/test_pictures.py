@@ -8,10 +8,11 @@ from figures_looked_at import axes_of, check_layout, words_of
 from matplotlib.colors import same_color
 from PIL import Image
 
+from oddone.detector.views import View
 from oddone.report.cases import CaptionedImage, Case, draw_cases
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair, draw_artefacts
 from oddone.report.style import ANOMALOUS
-from oddone.report.views import ImageViews, View, draw_views
+from oddone.report.views import ImageViews, draw_views
 
 
 def picture(seed: int, side: int = 8) -> np.ndarray:

@@ -77,6 +77,11 @@ for name, purpose, example in (
         "oddone export run --out detector.onnx",
     ),
     (
+        "serve",
+        "Serve detectors over HTTP, with a page to drop pictures on.",
+        "oddone serve run --port 8000 --feedback feedback.sqlite",
+    ),
+    (
         "bench",
         "Reproduce the paper's tables, method by method, or show them.",
         "oddone bench paper-sei --data datasets --out bench",

@@ -78,11 +78,12 @@ def decode(source: Path | bytes, size: int) -> UInt8[np.ndarray, "3 size size"]:
     return decode_picture(source, size).image
 
 
-def decode_picture(source: Path | bytes, size: int) -> DecodedImage:
-    """Return the image as `decode` does, and whether it was enlarged."""
+def decode_picture(source: Path | bytes, size: int, most_pixels: int = MOST_PIXELS) -> DecodedImage:
+    """Return the image as `decode` does, and whether it was enlarged; refuse very large ones."""
     # A JPEG decoder that skips detail averages crudely. It stays twice as large as needed, so that
     # the resizing, which averages well, does the last step.
-    with damage_explained(), open_picture(source, at_least=2 * size) as picture:
+    opened = open_picture(source, at_least=2 * size, most_pixels=most_pixels)
+    with damage_explained(), opened as picture:
         return resize_picture(picture, size)
 
 
@@ -108,13 +109,15 @@ def read_picture(source: Path | bytes) -> Image.Image:
 
 
 @contextmanager
-def open_picture(source: Path | bytes, at_least: int | None = None) -> Iterator[Image.Image]:
+def open_picture(
+    source: Path | bytes, at_least: int | None = None, most_pixels: int = MOST_PIXELS
+) -> Iterator[Image.Image]:
     """Yield the picture as `read_picture` returns it; until it is left, its memory is reserved.
 
     With `at_least`, a JPEG may come out smaller, but no side below that many pixels: its decoder
     saves time and memory by skipping detail.
     """
-    with _open(source) as image:
+    with _open(source, most_pixels) as image:
         width, height = image.size
         _check_scans(image)
         if at_least is not None and image.format in ("JPEG", "MPO"):
@@ -276,12 +279,12 @@ def _cores() -> int:
 
 
 @contextmanager
-def _open(source: Path | bytes) -> Iterator[ImageFile.ImageFile]:
+def _open(source: Path | bytes, most_pixels: int = MOST_PIXELS) -> Iterator[ImageFile.ImageFile]:
     """Open a picture, read its header and check its size. Damage is a BrokenImageError."""
     with damage_explained(), _stream(source) as stream:
         image = _open_header(stream)
         width, height = image.size
-        if width * height > MOST_PIXELS:
+        if width * height > most_pixels:
             raise BrokenImageError(f"{width} x {height} pixels is too large")
         yield image
 

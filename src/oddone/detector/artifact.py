@@ -26,7 +26,7 @@ from oddone.detector.view_embedder import Space, ViewEmbedder
 from oddone.encoders.network_file import network_header, rebuild_network
 from oddone.errors import ArtifactError, SettingsError
 from oddone.fusion import FUSIONS, Fuse
-from oddone.tensor_file import TensorFile, write_tensors
+from oddone.tensor_file import TensorFile, content_digest, write_tensors
 from oddone.transforms import ViewSet
 
 KIND = "detector"
@@ -60,6 +60,21 @@ def save_parts(path: Path | str, parts: DetectorParts) -> None:
         raise ArtifactError(
             f"{path} cannot be written: {error.strerror}; make room there, or choose another place"
         ) from error
+
+
+def scoring_digest(parts: DetectorParts) -> str:
+    """Return a hash that two detectors share if they give every image the same score.
+
+    How they are calibrated, and where they come from, makes no difference.
+    """
+    decides = ("views", "space", "fuse", "rules", "stages", "network_classifier", "classes")
+    header = _header(parts)
+    tensors = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in _tensors(parts).items()
+        if not name.startswith("calibration.")
+    }
+    return content_digest(tensors, {name: json.dumps(header[name]) for name in decides})
 
 
 def load_parts(

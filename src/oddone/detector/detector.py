@@ -22,7 +22,7 @@ from oddone.detector.adaptive import (
     learn_stages,
     possible_stages,
 )
-from oddone.detector.artifact import DetectorParts, load_parts, save_parts
+from oddone.detector.artifact import DetectorParts, load_parts, save_parts, scoring_digest
 from oddone.detector.calibration import Calibration
 from oddone.detector.fitting import (
     PosedEmbeddings,
@@ -194,20 +194,24 @@ class Detector:
             The file, by convention with the ending `.oddone`. It is written whole or not at all.
 
         """
-        save_parts(
-            path,
-            DetectorParts(
-                self.embedder,
-                self.space,
-                self.gaussians,
-                self.classifier,
-                self.fuse,
-                self.references,
-                self.rules,
-                self.calibration,
-                self.stages,
-                self.provenance,
-            ),
+        save_parts(path, self._parts())
+
+    def scoring_digest(self) -> str:
+        """Return a hash that changes with whatever changes scores; a calibration does not."""
+        return scoring_digest(self._parts())
+
+    def _parts(self) -> DetectorParts:
+        return DetectorParts(
+            self.embedder,
+            self.space,
+            self.gaussians,
+            self.classifier,
+            self.fuse,
+            self.references,
+            self.rules,
+            self.calibration,
+            self.stages,
+            self.provenance,
         )
 
     @staticmethod

@@ -22,12 +22,13 @@ from oddone.data.fix import aliased_resize, fixed_resize
 from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
 from oddone.detector.fitting import choose_evenly
+from oddone.detector.views import image_views
 from oddone.errors import DataError
 from oddone.evaluation import Evaluation, ScoredSet, evaluate_verdicts, labels_to_predict
 from oddone.progress import Progress
 from oddone.report.cases import MAX_NEIGHBOURS, CaptionedImage, Case
 from oddone.report.resize_artefacts import ResizedImage, ResizedPair
-from oddone.report.views import ImageViews, image_views
+from oddone.report.views import ImageViews
 from oddone.rng import stream
 from oddone.scoring import ImageBatch, process_batches, score_images
 from oddone.verdicts import Verdicts

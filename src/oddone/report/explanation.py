@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from matplotlib.typing import ColorType
 
 from oddone.detector import Calibration, Detector, Explanation
+from oddone.detector.views import image_views, nearest_class
 from oddone.report.cases import MAX_NEIGHBOURS
 from oddone.report.style import (
     ANOMALOUS,
@@ -32,7 +33,6 @@ from oddone.report.style import (
     translucent,
     write_text,
 )
-from oddone.report.views import image_views, nearest_class
 from oddone.wording import (
     VerdictText,
     describe_neighbour,

@@ -1,0 +1,77 @@
+"""Who may come in: what is worked on and waits, counted in images and in bytes."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oddone.service.problems import busy
+from oddone.service.settings import ServiceSettings
+
+LONGEST_RETRY = 60  # seconds
+
+
+class Admission:
+    """Counts the images and bytes of all requests, and refuses what would be too many."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self.images = 0
+        self.bytes = 0
+        self._seconds_per_image = 0.05
+        """A running mean of how fast images leave while others wait."""
+        self._left_at = time.monotonic()
+
+    @contextmanager
+    def request(self, n_bytes: int) -> Iterator["AdmittedRequest"]:
+        """Hold one image and so many bytes; more images are asked for when they are known."""
+        if self.bytes + n_bytes > self._settings.queue_bytes:
+            raise busy("queue-full", "too many bytes are waiting", self._seconds_to_wait())
+        admitted = AdmittedRequest(self)
+        self.bytes += n_bytes
+        try:
+            admitted.add_images(1)
+            yield admitted
+        finally:
+            self.bytes -= n_bytes
+            self._release(admitted.images)
+
+    def take(self, images: int) -> None:
+        """Count so many more images, or refuse them."""
+        most = self._settings.queue_images
+        if self.images + images > most:
+            detail = f"{self.images} images wait, and {images} more would exceed {most}"
+            raise busy("queue-full", detail, self._seconds_to_wait())
+        if self.images * self._seconds_per_image > self._settings.queue_seconds:
+            detail = f"the {self.images} images that wait take too long already"
+            raise busy("queue-full", detail, self._seconds_to_wait())
+        if self.images == 0:
+            self._left_at = time.monotonic()
+        self.images += images
+
+    def _release(self, images: int) -> None:
+        if images == 0:
+            return
+        now = time.monotonic()
+        latest = (now - self._left_at) / images
+        self._seconds_per_image += 0.1 * (latest - self._seconds_per_image)
+        self._left_at = now
+        self.images -= images
+
+    def _seconds_to_wait(self) -> int:
+        """Return when half of what waits should be done."""
+        seconds = math.ceil(self._seconds_per_image * self.images / 2)
+        return min(max(1, seconds), LONGEST_RETRY)
+
+
+class AdmittedRequest:
+    """What one request holds."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.images = 0
+
+    def add_images(self, images: int) -> None:
+        """Hold so many more images."""
+        self._admission.take(images)
+        self.images += images

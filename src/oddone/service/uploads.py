@@ -1,0 +1,146 @@
+"""The pictures of a request: files of a form, or JSON with base64; bounded in bytes and in time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+import msgspec
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from oddone.service.problems import ProblemError
+from oddone.service.settings import ServiceSettings
+
+LONGEST_NAME = 200
+MOST_FIELDS = 100
+"""Parts of a form that are no files; they are not looked at."""
+FORM, JSON = "multipart/form-data", "application/json"
+
+
+class UploadedPicture(NamedTuple):
+    """A file that a client sent."""
+
+    name: str
+    content: bytes
+
+
+class _EncodedPicture(msgspec.Struct, forbid_unknown_fields=True):
+    data: bytes  # base64
+    name: str = ""
+
+
+class _EncodedPictures(msgspec.Struct, forbid_unknown_fields=True):
+    images: list[_EncodedPicture]
+
+
+def declared_bytes(request: Request, settings: ServiceSettings) -> int:
+    """Return how long a request says it is; without a length, how long it may be at most."""
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal():
+        return settings.request_bytes
+    if len(length) > 15 or int(length) > settings.request_bytes:
+        raise _too_long(settings)
+    return int(length)
+
+
+async def read_pictures(request: Request, settings: ServiceSettings) -> list[UploadedPicture]:
+    """Return the pictures of a request, one at least, in order."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in (FORM, JSON):
+        raise ProblemError(
+            415,
+            "media-type",
+            f"send {FORM} with files, or {JSON}, not {kind[:50] or 'an unnamed type'}",
+        )
+    body = await read_body(request, settings)
+    pictures = parse_json(body) if kind == JSON else await _parse_form(request, body, settings)
+    if not pictures:
+        raise ProblemError(422, "no-images", "the request has no picture; send one at least")
+    if len(pictures) > settings.files:
+        detail = f"{len(pictures)} pictures; send at most {settings.files} in a request"
+        raise ProblemError(413, "too-many-files", detail)
+    for picture in pictures:
+        if len(picture.content) > settings.file_bytes:
+            raise ProblemError(
+                413,
+                "file-too-large",
+                f"{picture.name} has {len(picture.content):,} bytes; send at most "
+                f"{settings.file_bytes:,}",
+            )
+    return pictures
+
+
+async def read_body(request: Request, settings: ServiceSettings) -> bytes:
+    """Return the body of a request that is neither too long nor too slow."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(settings.upload_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > settings.request_bytes:
+                    raise _too_long(settings)
+    except TimeoutError as error:
+        detail = f"the request was not there after {settings.upload_seconds:g} s"
+        raise ProblemError(408, "slow-client", detail, {"Connection": "close"}) from error
+    except ClientDisconnect as error:
+        raise ProblemError(400, "disconnected", "the client has gone") from error
+    return bytes(body)
+
+
+def parse_json(body: bytes) -> list[UploadedPicture]:
+    """Return the pictures in JSON such as {"images": [{"name": "a.png", "data": "iVBOR..."}]}."""
+    try:
+        sent = msgspec.json.decode(body, type=_EncodedPictures)
+    except msgspec.ValidationError as error:
+        raise ProblemError(422, "invalid", str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProblemError(400, "malformed", f"the body is no JSON: {error}"[:300]) from error
+    return [
+        UploadedPicture(_shown(picture.name, place), picture.data)
+        for place, picture in enumerate(sent.images)
+    ]
+
+
+async def _parse_form(
+    request: Request, body: bytes, settings: ServiceSettings
+) -> list[UploadedPicture]:
+    parser = MultiPartParser(
+        request.headers,
+        _in_one_part(body),
+        max_files=settings.files + 1,  # more than so many is told below, with another status
+        max_fields=MOST_FIELDS,
+    )
+    parser.spool_max_size = settings.request_bytes + 1  # never a temporary file
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        if "Too many files" in error.message:
+            detail = f"send at most {settings.files} pictures in a request"
+            raise ProblemError(413, "too-many-files", detail) from error
+        raise ProblemError(400, "malformed", f"the form cannot be read: {error.message}") from error
+    try:
+        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+        return [
+            UploadedPicture(_shown(file.filename or "", place), await file.read())
+            for place, file in enumerate(files)
+        ]
+    finally:
+        await form.close()
+
+
+async def _in_one_part(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+def _shown(name: str, place: int) -> str:
+    """Return the last part of a file's name, in one printable line; else its place."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    printable = "".join(mark if mark.isprintable() else " " for mark in last)
+    return " ".join(printable.split())[:LONGEST_NAME] or f"image {place}"
+
+
+def _too_long(settings: ServiceSettings) -> ProblemError:
+    detail = f"the request has over {settings.request_bytes:,} bytes; send fewer or smaller files"
+    return ProblemError(413, "request-too-large", detail, {"Connection": "close"})

@@ -1,0 +1,76 @@
+import builtins
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oddone.cli.serve import detectors_by_name, read_token
+from oddone.errors import SettingsError
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_detectors_have_the_names_they_are_given_or_those_of_their_files() -> None:
+    found = detectors_by_name(["runs/birds.oddone", "weeds=other.oddone"])
+    assert found == {"birds": Path("runs/birds.oddone"), "weeds": Path("other.oddone")}
+    for words in (["a=x", "a=y"], ["=x"], ["a\n=x"]):
+        with pytest.raises(SettingsError, match="NAME=FILE"):
+            detectors_by_name(words)
+
+
+def test_a_token_comes_from_a_file_or_the_environment_and_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ODDONE_TOKEN", raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv("ODDONE_TOKEN", "from the environment")
+    assert read_token(None) == "from the environment"
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    assert read_token(tmp_path / "token") == "0123456789abcdef"
+    (tmp_path / "token").write_text("short")
+    with pytest.raises(SettingsError, match="has 5 characters"):
+        read_token(tmp_path / "token")
+
+
+def test_a_file_that_is_no_detector_is_one_line(run_oddone: Run, tmp_path: Path) -> None:
+    (tmp_path / "text.oddone").write_text("nothing")
+    code, _, complained = run_oddone("serve", str(tmp_path / "text.oddone"))
+    assert code == 2
+    assert complained.startswith("oddone: ")
+    assert "text.oddone" in complained
+    code, _, complained = run_oddone("serve", str(tmp_path / "gone.oddone"))
+    assert (code, len(complained.splitlines())) == (2, 1)
+
+
+def test_limits_are_checked_before_anything_is_loaded(run_oddone: Run, tmp_path: Path) -> None:
+    code, _, complained = run_oddone("serve", str(tmp_path / "gone.oddone"), "--files", "0")
+    assert code == 2
+    assert "choose a number above 0" in complained
+
+
+def test_without_the_extra_the_install_command_is_told(
+    run_oddone: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import_module = builtins.__import__
+
+    def refuse(name: str, *rest: object, **more: object) -> object:
+        if name in ("oddone.service.server", "oddone.service.service"):
+            raise ImportError(name="uvicorn")
+        return import_module(name, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    code, _, complained = run_oddone("serve", str(tmp_path / "gone.oddone"))
+    assert code == 2
+    assert "pip install 'oddone[service]'" in complained
+
+
+def test_calibrate_takes_a_source_or_feedback_but_not_both(
+    run_oddone: Run, detector_file: Path, tmp_path: Path
+) -> None:
+    code, _, complained = run_oddone("calibrate", str(detector_file))
+    assert (code, "--from-service FILE" in complained) == (2, True)
+    words = ["--from-service", str(tmp_path / "feedback.sqlite")]
+    code, _, complained = run_oddone("calibrate", str(detector_file), "photos", *words)
+    assert (code, "neither a source nor --adaptive" in complained) == (2, True)
+    code, _, complained = run_oddone("calibrate", str(detector_file), *words)
+    assert (code, "is no file" in complained) == (2, True)

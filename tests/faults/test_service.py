@@ -1,0 +1,170 @@
+"""A service that is killed, whose disk is full, or that is sent the worst pictures there are."""
+
+import os
+import random
+import resource
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_images import hostile_pictures, mutated_pictures, valid_pictures
+from PIL import Image
+from trials import Rounds, Trials
+
+from runs import tiny_source
+from small_detector import fitted
+
+pytest.importorskip("fastapi", reason="oddone[service] is not installed")
+sys.path.append(str(Path(__file__).parent.parent / "service"))
+
+import httpx
+from running_server import RunningServer, running_server, score, served_in_thread
+
+from oddone.service.service import Service
+from oddone.service.settings import ServiceSettings
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits and signals")
+FEW_BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def detector_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "tiny.oddone"
+    fitted().save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def picture() -> bytes:
+    file = BytesIO()
+    Image.fromarray(tiny_source(images=1).images[0].transpose(1, 2, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+def stored_in(path: Path) -> set[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+        return {number for (number,) in connection.execute("select id from feedback")}
+
+
+def say_until_it_ends(server: RunningServer, body: dict[str, str]) -> set[int]:
+    """Return the numbers of all feedback that the service has acknowledged, by four clients."""
+    numbers: set[int] = set()
+
+    def say() -> None:
+        with httpx.Client(timeout=30) as client:
+            while True:
+                try:
+                    answer = client.post(f"{server.url}/v1/feedback", json=body)
+                except httpx.TransportError:
+                    return
+                if answer.status_code != 201:
+                    assert answer.status_code == 507
+                    return
+                numbers.add(answer.json()["number"])
+
+    clients = [threading.Thread(target=say) for _ in range(4)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    return numbers
+
+
+def test_nothing_that_was_acknowledged_is_lost_when_the_service_is_killed(
+    detector_file: Path, picture: bytes, tmp_path: Path, rounds: Rounds, trials: Trials
+) -> None:
+    moments = random.Random(0)  # noqa: S311
+    path = tmp_path / "feedback.sqlite"
+    acknowledged: set[int] = set()
+    for number in range(rounds(1, 40)):
+        full = number % 4 == 3
+        name = "kill: serve, while feedback is stored" + (" on a full disk" if full else "")
+        words = [str(detector_file), "--feedback", str(path)]
+        with (
+            trials.trial(name, number),
+            running_server(tmp_path, *words, before=few_bytes_a_file if full else None) as server,
+        ):
+            (image,) = score(server, picture).json()["images"]
+            killer = threading.Timer(moments.uniform(0.2, 1.0), server.process.kill)
+            killer.start()
+            body = {"sha256": image["sha256"], "said": "normal"}
+            acknowledged |= say_until_it_ends(server, body)
+            killer.join()
+            assert acknowledged
+            assert acknowledged <= stored_in(path)
+
+
+def few_bytes_a_file() -> None:
+    """Let no file of this process grow beyond a few bytes, as on a disk that is nearly full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FEW_BYTES, FEW_BYTES))
+
+
+@pytest.fixture(scope="module")
+def address(detector_file: Path) -> Iterator[str]:
+    settings = ServiceSettings(decoders=2, decode_seconds=20.0, answer_seconds=120.0)
+    with served_in_thread(Service({"tiny": detector_file}, settings)) as started:
+        yield started
+
+
+def test_hostile_pictures_cost_a_row_each_and_the_service_goes_on(
+    address: str, picture: bytes, rounds: Rounds, trials: Trials
+) -> None:
+    pictures = {**valid_pictures(), **hostile_pictures()}
+    pictures |= dict(mutated_pictures(rounds(100, 5_000), seed=3))
+    names, wanted = list(pictures), None
+    with httpx.Client(base_url=address, timeout=180) as client:
+        for start in range(0, len(names), 16):
+            some = names[start : start + 16]
+            sent = [("files", (name, pictures[name])) for name in some]
+            sent.append(("files", ("control.png", picture)))
+            images = rows_of(client, sent, trials)
+            for name, image in zip(some, images, strict=False):
+                with trials.trial("fuzz: picture over HTTP", name):
+                    assert (image["score"] is None) == (image["reason"] is not None)
+                    assert image["reason"] is None or "\n" not in image["reason"]
+            with trials.trial("fuzz: untouched picture over HTTP", start):
+                wanted = wanted or images[-1]["score"]
+                assert images[-1]["score"] == pytest.approx(wanted, rel=1e-5)
+        assert client.get("/healthz").is_success
+
+
+def rows_of(client: httpx.Client, sent: list[Any], trials: Trials) -> list[dict[str, Any]]:
+    answer = client.post("/v1/score", files=sent)
+    with trials.trial("fuzz: request of pictures over HTTP"):
+        assert answer.status_code == 200, answer.text
+    return list(answer.json()["images"])
+
+
+def test_a_decoder_that_crashes_is_replaced_and_the_others_get_their_verdicts(
+    detector_file: Path, picture: bytes, trials: Trials
+) -> None:
+    service = Service({"tiny": detector_file}, ServiceSettings(decoders=2))
+    with served_in_thread(service) as address, httpx.Client(timeout=60) as client:
+        sent = [("files", (f"{number}.png", picture)) for number in range(40)]
+        killing = threading.Timer(0.02, kill_decoders, [service])
+        killing.start()
+        answer = client.post(f"{address}/v1/score", files=sent)
+        killing.join()
+        images = answer.json()["images"]
+        with trials.trial("kill: decoder of a service"):
+            assert len(images) == 40
+            ended = "the decoder has ended while it read this"
+            assert {image["reason"] for image in images} <= {None, ended}
+            assert sum(image["reason"] is None for image in images) >= 38
+        again = client.post(f"{address}/v1/score", files=sent).json()["images"]
+        with trials.trial("kill: decoder of a service, afterwards"):
+            assert sum(image["reason"] is None for image in again) >= 38
+            assert service.decoders.replaced == 2
+
+
+def kill_decoders(service: Service) -> None:
+    for process in service.decoders._processes:
+        os.kill(process._process.pid, signal.SIGSEGV)

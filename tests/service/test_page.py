@@ -1,0 +1,196 @@
+"""The page in a real browser: drop, look, sort, download, judge; and nothing complains."""
+
+import csv
+import io
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from running_server import served_in_thread
+
+from oddone.service.service import Service
+from oddone.service.settings import ServiceSettings
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
+]
+PHONE, DESK = {"width": 375, "height": 800}, {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def address(tiny_detector: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return where a service answers that runs in a thread of this process."""
+    feedback = tmp_path_factory.mktemp("page") / "feedback.sqlite"
+    settings = ServiceSettings(decoders=1, file_bytes=20 * 2**20)
+    service = Service({"tiny": tiny_detector, "again": tiny_detector}, settings, feedback=feedback)
+    with served_in_thread(service) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page that is looked at, and all that the browser complains of."""
+
+    def __init__(self, browser: Any, address: str, **how: object) -> None:
+        self.context = browser.new_context(**how)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith((address, "data:", "blob:"))
+                else self.elsewhere.append(request.url)
+            ),
+        )
+        self.page.goto(f"{address}/")
+        self.wait("document.getElementById('about').textContent.includes('3 classes')")
+
+    def wait(self, expression: str) -> None:
+        """Wait until it is true; Playwright's own way to wait would need a laxer policy."""
+        began = time.monotonic()
+        while not self.page.evaluate(expression):
+            assert time.monotonic() - began < 30, expression
+            time.sleep(0.05)
+
+    def drop(self, paths: list[Path]) -> None:
+        """Drop files on the page, all at once, and wait until it has looked at them."""
+        before = self.page.locator("#rows tr").count()
+        self.page.set_input_files("#files", paths)
+        self.wait(
+            f"document.querySelectorAll('#rows tr').length === {before + len(paths)} "
+            f"&& !document.getElementById('progress').textContent.startsWith('Looking')"
+        )
+
+    def fits(self) -> bool:
+        return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.fixture(scope="module")
+def files(pictures: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return a normal, an odd, a broken, two large files, and one that is no picture."""
+    folder = tmp_path_factory.mktemp("dropped")
+    noise = np.random.default_rng(0).integers(0, 255, (16, 16, 3)).astype(np.uint8)
+    odd = io.BytesIO()
+    Image.fromarray(255 - noise).save(odd, "PNG")
+    contents = {
+        "normal.png": pictures["1.png"],
+        "=1+1;<img src=x onerror=alert(1)>.png": odd.getvalue(),
+        "broken.png": pictures["2.png"][:100],
+        "large.png": pictures["3.png"] + bytes(21 * 2**20),
+        "heavy.png": pictures["4.png"] + bytes(19 * 2**20),
+        "notes.txt": b"no picture at all",
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return {name: folder / name for name in contents}
+
+
+def test_dropped_files_get_verdicts_or_reasons_that_can_be_sorted_downloaded_and_judged(
+    browser: Any, address: str, files: dict[str, Path]
+) -> None:
+    visit = Visit(browser, address, viewport=DESK)
+    page = visit.page
+    visit.drop(list(files.values()))
+    page.wait_for_selector("#detail:not([hidden])")
+    assert page.locator("#views img").count() == 8
+    assert page.locator("#neighbours img").count() == 6
+    assert page.locator("#strip svg title").count() == 1
+    assert page.text_content("#headline").startswith("This image is")
+    rows = {row.split("\n")[0]: row for row in page.locator("#rows tr").all_inner_texts()}
+    assert rows.keys() == files.keys()  # escaped, or the name would be a picture
+    assert "unreadable" in rows["broken.png"]
+    assert "not an image of a known format" in rows["notes.txt"]
+    assert "21.0 MB" in rows["large.png"]
+    assert "unreadable" not in rows["heavy.png"]
+    page.click("thead button[data-key=score]")
+    scores = [float(text) for text in page.locator("#rows td:nth-child(4)").all_inner_texts()]
+    assert scores == sorted(scores, reverse=True)
+    assert page.get_attribute("th:nth-child(4)", "aria-sort") == "descending"
+    with page.expect_download() as download:
+        page.click("#csv")
+    table = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    names = {row["name"]: row for row in table}
+    assert "'=1+1;<img src=x onerror=alert(1)>.png" in names  # no spreadsheet runs it
+    assert float(names["normal.png"]["score"]) == pytest.approx(min(scores), abs=5)
+    page.click("#wrong")
+    visit.wait("document.getElementById('said').textContent.startsWith('Stored')")
+    visit.wait("document.getElementById('drift').textContent.includes('3 pictures')")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement !== document.body")
+    page.click("#clear")
+    assert page.is_hidden("#all")
+    assert visit.complaints == []
+    assert visit.elsewhere == []
+    visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+def test_everybody_can_use_the_pages(
+    browser: Any, address: str, files: dict[str, Path], scheme: str, viewport: dict[str, int]
+) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    ).Axe()
+    visit = Visit(browser, address, viewport=viewport, color_scheme=scheme)
+    visit.drop(list(files.values())[:3])
+    visit.page.wait_for_selector("#detail:not([hidden])")
+    assert visit.fits()
+    found = axe.run(visit.page)
+    assert found.violations_count == 0, found.generate_report()
+    visit.page.goto(f"{address}/docs")
+    visit.page.wait_for_selector("section.card")
+    assert visit.fits()
+    found = axe.run(visit.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert visit.complaints == []
+    assert visit.elsewhere == []
+    visit.context.close()
+
+
+def test_pictures_come_from_the_clipboard_and_the_camera_too(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, viewport=DESK)
+    page = visit.page
+    page.evaluate(
+        """async () => {
+            const canvas = document.createElement("canvas");
+            canvas.width = canvas.height = 20;
+            const blob = await new Promise(done => canvas.toBlob(done));
+            const clipboardData = new DataTransfer();
+            clipboardData.items.add(new File([blob], "pasted.png", {type: "image/png"}));
+            dispatchEvent(new ClipboardEvent("paste", {clipboardData}));
+        }"""
+    )
+    page.wait_for_selector("#rows tr")
+    page.click("#open-camera")
+    visit.wait("document.getElementById('video').videoWidth > 0")
+    page.click("#take")
+    visit.wait("document.querySelectorAll('#rows tr').length === 2")
+    page.click("#close-camera")
+    assert page.is_hidden("#camera")
+    names = page.locator("#rows th").all_inner_texts()
+    assert names[0] == "pasted.png"
+    assert names[1].startswith("camera ")
+    assert visit.complaints == []
+    visit.context.close()

@@ -1,0 +1,68 @@
+"""The container and the manifests name what there is: options, files, measurements."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oddone.cli.serve import app
+
+ROOT = Path(__file__).parent.parent
+CONTAINERFILE = (ROOT / "Containerfile").read_text()
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def options() -> set[str]:
+    return {name for argument in app.assemble_argument_collection() for name in argument.names}
+
+
+def test_the_container_runs_as_nobody_and_says_whether_it_is_well() -> None:
+    assert re.search(r"^USER 10001$", CONTAINERFILE, re.MULTILINE)
+    assert "/healthz" in CONTAINERFILE
+    used = set(re.findall(r'"(--[a-z-]+)"', CONTAINERFILE.partition("ENTRYPOINT")[2]))
+    assert used
+    assert used <= options()
+
+
+def test_kubernetes_grants_nothing_and_uses_options_that_exist() -> None:
+    pod = manifests()["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    used = {word.partition("=")[0] for word in container["args"] if word.startswith("--")}
+    assert used <= options()
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_the_alerts_ask_for_measurements_that_there_are() -> None:
+    source = (ROOT / "src" / "oddone" / "service" / "measurements.py").read_text()
+    rules = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    for rule in rules:
+        for name in re.findall(r"oddone_\w+", rule["expr"]):
+            assert f'"{name.removesuffix("_total")}"' in source, name
+
+
+def test_compose_mounts_files_that_there_are_or_that_the_user_makes() -> None:
+    services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]
+    assert services["oddone"]["read_only"]
+    files = [volume.partition(":")[0] for volume in services["prometheus"]["volumes"]]
+    missing = {
+        file for file in files if file.startswith("./") and not (ROOT / "deploy" / file).exists()
+    }
+    assert missing == {"./token"}
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="there is no hadolint here")
+def test_hadolint_finds_nothing_in_the_containerfile() -> None:
+    command = ["hadolint", str(ROOT / "Containerfile")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout) == (0, "")
