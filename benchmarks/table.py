@@ -342,14 +342,8 @@ def load_table() -> str:
     ratios = [each["ratio"] for each in record["rounds"]]
     rows = [
         (
-            (
-                f"throughput of {record['clients']} clients, one picture a request, over that of "
-                f"`oddone score`"
-            ),
-            (
-                f"{record['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f} in "
-                f"{len(ratios)} rounds)"
-            ),
+            f"throughput over that of `oddone score`, {record['clients']} clients",
+            f"{record['ratio']:.2f}; in rounds {min(ratios):.2f} to {max(ratios):.2f}",
         ),
         ("half of that load: p50, p99", _milliseconds(half)),
         ("four times that load for a minute: answers", statuses),

@@ -1,4 +1,5 @@
 import builtins
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,12 +35,27 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_long(
 
 def test_a_file_that_is_no_detector_is_one_line(run_oddone: Run, tmp_path: Path) -> None:
     (tmp_path / "text.oddone").write_text("nothing")
-    code, _, complained = run_oddone("serve", str(tmp_path / "text.oddone"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = ["--port", str(free.getsockname()[1])]
+    code, _, complained = run_oddone("serve", str(tmp_path / "text.oddone"), *port)
     assert code == 2
     assert complained.startswith("oddone: ")
     assert "text.oddone" in complained
-    code, _, complained = run_oddone("serve", str(tmp_path / "gone.oddone"))
+    code, _, complained = run_oddone("serve", str(tmp_path / "gone.oddone"), *port)
     assert (code, len(complained.splitlines())) == (2, 1)
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+    run_oddone: Run, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = [str(tmp_path / "gone.oddone"), "--port", port]
+        code, _, complained = run_oddone("serve", *words)
+    assert code == 2
+    assert f"port {port} of 127.0.0.1 cannot be used" in complained
+    code, _, complained = run_oddone("serve", "gone.oddone", "--port", "70000")
+    assert (code, "choose one from 1 to 65535" in complained) == (2, True)
 
 
 def test_limits_are_checked_before_anything_is_loaded(run_oddone: Run, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     clock = [0.0]
     monkeypatch.setattr("oddone.service.admission.time.monotonic", lambda: clock[0])
     admission = Admission(ServiceSettings(queue_seconds=2.0))
-    for _ in range(100):  # a second each
+    for _ in range(300):  # a second each
         with admission.request(1):
             clock[0] += 1.0
     with admission.request(1), admission.request(1), admission.request(1):

@@ -64,7 +64,7 @@ def serve(
     if token is None and host not in LOOPBACK:
         note(f"anybody who reaches {host}:{port} may use it; set {TOKEN} or --token-file")
     try:
-        from oddone.service.server import run_server  # noqa: PLC0415  (an extra)
+        from oddone.service.server import listen, run_server  # noqa: PLC0415  (an extra)
         from oddone.service.service import Service  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError(
@@ -72,9 +72,10 @@ def serve(
             f"pip install 'oddone[service]'"
         ) from error
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
-    service = Service(paths, limits, feedback=feedback, draw=_drawing())
-    note(f"{', '.join(paths)} at http://{host}:{port}/")
-    run_server(service, host=host, port=port, token=token)
+    with listen(host, port) as listening:
+        service = Service(paths, limits, feedback=feedback, draw=_drawing())
+        note(f"{', '.join(paths)} at http://{host}:{port}/")
+        run_server(service, listening, token=token)
 
 
 def detectors_by_name(words: Sequence[str]) -> dict[str, Path]:

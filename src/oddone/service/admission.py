@@ -9,6 +9,9 @@ from oddone.service.problems import busy
 from oddone.service.settings import ServiceSettings
 
 LONGEST_RETRY = 60  # seconds
+REMEMBERED = 64
+"""Images by which is told how fast they go; a batch of them leaves at a time."""
+FIRST_GUESS = 0.05  # seconds for each
 
 
 class Admission:
@@ -18,9 +21,13 @@ class Admission:
         self._settings = settings
         self.images = 0
         self.bytes = 0
-        self._seconds_per_image = 0.05
-        """A running mean of how fast images leave while others wait."""
+        self._busy_seconds, self._done = FIRST_GUESS * REMEMBERED, float(REMEMBERED)
+        """How long it took until so many images had left, the last of them counting most."""
         self._left_at = time.monotonic()
+
+    @property
+    def _seconds_per_image(self) -> float:
+        return self._busy_seconds / self._done
 
     @contextmanager
     def request(self, n_bytes: int) -> Iterator["AdmittedRequest"]:
@@ -52,9 +59,9 @@ class Admission:
     def _release(self, images: int) -> None:
         if images == 0:
             return
-        now = time.monotonic()
-        latest = (now - self._left_at) / images
-        self._seconds_per_image += 0.1 * (latest - self._seconds_per_image)
+        now, kept = time.monotonic(), (1 - 1 / REMEMBERED) ** images
+        self._busy_seconds = kept * self._busy_seconds + now - self._left_at
+        self._done = kept * self._done + images
         self._left_at = now
         self.images -= images
 

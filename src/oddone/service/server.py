@@ -2,22 +2,38 @@
 
 import asyncio
 import signal
+import socket
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from oddone.errors import SettingsError
 from oddone.service.app import make_app
 from oddone.service.service import Service
 
 MOST_CONNECTIONS = 1000
+BACKLOG = 512
 SECONDS_IDLE = 15
 """How long a client that has its answer may stay connected."""
 SECONDS_TO_FINISH = 60
 """How long requests may take that are there when the service is told to end."""
 
 
-def run_server(service: Service, *, host: str, port: int, token: str | None) -> None:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that clients can connect to, before anything else takes long."""
+    if not 0 < port < 2**16:
+        raise SettingsError(f"port={port}: choose one from 1 to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise SettingsError(
+            f"port {port} of {host} cannot be used: {error.strerror}; choose another --port"
+        ) from error
+
+
+def run_server(service: Service, listening: socket.socket, *, token: str | None) -> None:
     """Serve until SIGINT or SIGTERM, and finish what was begun. SIGHUP loads the files anew."""
     header_seconds = service.settings.header_seconds
 
@@ -46,8 +62,6 @@ def run_server(service: Service, *, host: str, port: int, token: str | None) -> 
 
     config = uvicorn.Config(
         make_app(service, token),
-        host=host,
-        port=port,
         http=ImpatientProtocol,
         ws="none",
         lifespan="on",
@@ -60,14 +74,14 @@ def run_server(service: Service, *, host: str, port: int, token: str | None) -> 
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _ignore)  # uvicorn raises them once more when it has finished
-    asyncio.run(_serve(uvicorn.Server(config), service))
+    asyncio.run(_serve(uvicorn.Server(config), service, listening))
 
 
 def _ignore(_number: int, _frame: object) -> None:
     """Let a signal that has done its work have no other effect."""
 
 
-async def _serve(server: uvicorn.Server, service: Service) -> None:
+async def _serve(server: uvicorn.Server, service: Service, listening: socket.socket) -> None:
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload_soon)
-    await server.serve()
+    await server.serve(sockets=[listening])
