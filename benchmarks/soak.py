@@ -1,11 +1,12 @@
-"""Train, fit and score side by side for an hour, and tell what leaks.
+"""Train, fit, score and serve side by side for an hour, and tell what leaks.
 
     python benchmarks/soak.py MINUTES
 
-Three processes work without end, each with one thread of torch: one trains, is interrupted and
+Four processes work without end, each with one thread of torch: one trains, is interrupted and
 resumed; one fits a detector, saves and loads it; one scores a folder in which files come, go and
-are cut short meanwhile. A fourth takes half of the free memory (4 GiB at most) and gives it back,
-again and again; and after the warm-up none of the three may take much more memory than before.
+are cut short meanwhile; one serves these files, and stores what a user says of them. A fifth takes
+half of the free memory (4 GiB at most) and gives it back, again and again; and after the warm-up
+none of the four may take much more memory than before.
 
 Every second the resident memory, open descriptors, threads, images and seconds of CPU of each are
 noted. What still grows after the warm-up is a leak, and the exit code is 1. Linux only.
@@ -33,6 +34,7 @@ import numpy as np
 import torch
 from PIL import Image
 from scipy import stats
+from starlette.testclient import TestClient
 
 import oddone
 from measure import write_measurements
@@ -41,6 +43,9 @@ from oddone.data import load
 from oddone.detector import Detector
 from oddone.errors import DataWarning
 from oddone.presets import smoke
+from oddone.service.app import make_app
+from oddone.service.service import Service
+from oddone.service.settings import ServiceSettings
 from oddone.training import RunDirectory, train_network
 
 SEED = 0
@@ -217,7 +222,25 @@ def score(folder: Path, count: Count) -> None:
             count(1)
 
 
-WORKERS = {work.__name__: work for work in (train, fit, score)}
+def serve(folder: Path, count: Count) -> None:
+    """Start a service, let it score files that come and go, store feedback, and stop it."""
+    service = Service(
+        {"garments": folder / "detector.oddone"},
+        ServiceSettings(decoders=1),
+        feedback=folder / "feedback.sqlite",
+    )
+    with TestClient(make_app(service)) as client:
+        for path in sorted((folder / "arriving").iterdir()) * 5:
+            with suppress(FileNotFoundError):  # it has just gone
+                answer = client.post("/v1/score", files={"files": path.read_bytes()}).json()
+                (image,) = answer["images"]
+                said = {"sha256": image["sha256"], "said": "normal"}
+                if image["reason"] is None:
+                    client.post("/v1/feedback", json=said).raise_for_status()
+                count(1)
+
+
+WORKERS = {work.__name__: work for work in (train, fit, score, serve)}
 
 
 def hold_ballast() -> None:
