@@ -266,7 +266,7 @@ def export_table() -> str:
             f"{row['times_as_fast']} ({row['quartiles'][0]} to {row['quartiles'][1]}) | {shares} |"
         )
     quality = [
-        "| images | file | other verdicts | labels | scores off: median (most) | AUROC (before) |",
+        "| images | file | other verdicts | labels | scores off: median (largest) | AUROC (was) |",
         "|---|---|---|---|---|---|",
     ]
     for row in record["quality"]:

@@ -1,12 +1,9 @@
 """What is thought of one image, in plain values, so that who scores without torch has it too."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, UInt8
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from jaxtyping import UInt8
 
 
 class Verdict(NamedTuple):
@@ -27,7 +24,7 @@ class Verdict(NamedTuple):
     """Whether the score exceeds the threshold; None without a threshold."""
     p_value: float | None = None
     """The share of normal images that are at least as anomalous; None without a calibration."""
-    probabilities: "Float[Tensor, ' classes'] | None" = None
+    probabilities: Any = None  # a tensor of [classes]; its type would import torch
     """How likely each class is, if it is one of them at all; None where that is not known."""
 
 
