@@ -185,6 +185,7 @@ class _Trainer:
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
         device = choose_device(settings.device)
+        distributed.check_device(device)
         network.freeze_all_but(settings.model.trained_part)
         network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimiser = build_optimiser(network, settings.optimiser)
