@@ -38,9 +38,12 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "speed": speed_table(),
         },
         SCALE: {
-            "loss of many processes": loss_of_many_table(),
-            "two processes": two_processes_table(),
-            "chunks": chunks_table(),
+            name: content() if all_records(record, "speed") else NO_RECORD.format("benchmarks")
+            for name, record, content in (
+                ("loss of many processes", "scale", loss_of_many_table),
+                ("two processes", "processes", two_processes_table),
+                ("chunks", "chunks", chunks_table),
+            )
         },
         RELIABILITY: {
             name: content() if all_records(record, "reliability") else NO_RECORD.format(record)
