@@ -21,7 +21,7 @@ from oddone.presets import paper
 from processes import seconds_of_steps
 
 CHUNK = 256
-SIZES = (("resnet18", 8, 256, 8192), ("resnet18", 32, 256, 512))
+SIZES = (("resnet18", 8, 256, 8192), ("resnet18", 32, 256, 8192))
 """Encoder, image size, rows of the whole batch, and rows of the batch in chunks."""
 ROWS_PER_IMAGE = 8
 
@@ -30,14 +30,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and record; or be one of the processes that are measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memory", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help="of images, in pixels; by default several")
+    parser.add_argument("--rows", type=int, help="in chunks, with --size")
     chosen = parser.parse_args(arguments)
     if chosen.memory is not None:
         encoder, size, rows, chunk = chosen.memory
         print(json.dumps(memory_of_step(encoder, int(size), int(rows), int(chunk) or None)))
         return
-    memory = [compare_memory(*each) for each in SIZES]
+    sizes, words = SIZES, ""
+    if chosen.size is not None:
+        sizes = ((SIZES[0][0], chosen.size, CHUNK, chosen.rows),)
+        words = f"--size {chosen.size} --rows {chosen.rows}"
+    memory = [compare_memory(*each) for each in sizes]
     print(json.dumps(memory, indent=2))
-    write_measurements("chunks", seed=0, packages=[], chunk=CHUNK, memory=memory)
+    write_measurements("chunks", seed=0, packages=[], arguments=words, chunk=CHUNK, memory=memory)
 
 
 def memory_of_step(encoder: str, size: int, rows: int, chunk: int | None) -> dict[str, float]:

@@ -45,18 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rank-of", type=int, metavar="PROCESSES", help=argparse.SUPPRESS)
     parser.add_argument("--gather", type=int, metavar="ROWS", help=argparse.SUPPRESS)
     parser.add_argument("--largest", type=int, default=LARGE, help="how many processes at most")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="of each smaller group")
     chosen = parser.parse_args(arguments)
     if chosen.rank_of is not None:
         print(json.dumps(step_of_rank(chosen.rank_of)))
     elif chosen.gather is not None:
         print(json.dumps(gather_seconds(chosen.gather)))
     else:
-        record(chosen.largest)
+        record(chosen.largest, chosen.repeats)
 
 
-def record(largest: int) -> None:
+def record(largest: int, repeats: int) -> None:
     """Measure groups of all sizes, and write what the model says of the largest beside it."""
-    small = [measured(processes, repeats=REPEATS) for processes in SMALL]
+    small = [measured(processes, repeats=repeats) for processes in SMALL]
     model = cost_model(small)
     large = measured(largest, repeats=1)
     predicted = model_of(model, largest * ROWS_EACH)
@@ -69,6 +70,7 @@ def record(largest: int) -> None:
         "scale",
         seed=SEED,
         packages=[],
+        arguments=f"--largest {largest} --repeats {repeats}",
         rows_each=ROWS_EACH,
         dim=DIM,
         threads=1,

@@ -441,7 +441,13 @@ def loss_of_many_table() -> str:
         f"{predicted['seconds']:.1f} s | {row['mebibytes']:.0f} MiB | "
         f"{predicted['mebibytes']:.0f} MiB |"
     )
-    model = record["model"]
+    model, wanted = record["model"], 64 * record["rows_each"]
+    if row["rows"] < wanted:
+        seconds = model["nanoseconds_per_pair"] * wanted**2 / 1e9
+        mebibytes = model["mebibytes_at_least"] + model["bytes_per_row"] * wanted / 2**20
+        table.append(
+            f"| 64 | {wanted:,} | not measured | {seconds:.1f} s | | {mebibytes:.0f} MiB |"
+        )
     gathers = ", ".join(
         f"{row['milliseconds']:.1f} ms between {row['processes']} processes"
         for row in record["gather"]

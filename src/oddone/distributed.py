@@ -116,7 +116,17 @@ def launch_name() -> str | None:
 
 def describe() -> dict[str, Any]:
     """Return what a run says of the processes that train it; nothing for one alone."""
-    return {} if count() == 1 else {"processes": count(), "launch": launch_name()}
+    facts = {"processes": count() if count() > 1 else None, "launch": launch_name()}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+@when_several
+def check_device(device: torch.device) -> None:
+    """Raise a SettingsError where processes cannot exchange what is on a device."""
+    if device.type not in {"cpu", "cuda"}:
+        raise SettingsError(
+            f"device={device.type!r} is for one process alone; set device='cpu', or start one"
+        )
 
 
 @contextmanager
@@ -133,7 +143,8 @@ def joined(join_seconds: float = JOIN_SECONDS) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, it ends by itself
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, it ends by itself
         if not _is_first_to_fail(store) and isinstance(error, OddOneError | OSError):
             raise SystemExit(EXIT_ERROR) from error
         raise

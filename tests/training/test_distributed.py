@@ -138,7 +138,7 @@ def test_processes_compare_what_they_know(groups: Path, size: int) -> None:
     assert said["missing"].startswith("outliers is 3 in process 1")
     assert said["first"] == {"rank": 0}
     assert said["largest"] == [size - 1, -1]
-    assert said["described"] == {"processes": size, "launch": None}
+    assert said["described"] == {"processes": size}
 
 
 def test_an_error_in_one_process_is_raised_once(groups: Path) -> None:
@@ -196,6 +196,9 @@ def test_more_processes_than_images_or_parts_are_refused(
         check_shares(8, 16, BatchSettings(chunk=8))
     check_shares(8, 16, BatchSettings())
     check_shares(8, 16, BatchSettings(parts=4))
+    distributed.check_device(torch.device("cpu"))
+    with pytest.raises(SettingsError, match="device='mps' is for one process alone"):
+        distributed.check_device(torch.device("mps"))
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from oddone import distributed
+from oddone.training import RunDirectory, TrainSettings
+from oddone.training.checkpoint import newest_checkpoint
+from oddone.training.settings_file import from_dict, to_dict
 
 PROCESSES = "--processes"
 
@@ -43,3 +46,30 @@ def as_one_process() -> Iterator[None]:
             redirect_stderr(nowhere),
         ):
             yield
+
+
+def is_restarted(out: Path) -> bool:
+    """Return whether `torchrun` has started this command anew, after it had begun this run.
+
+    A run that has not come to a checkpoint is removed, and begun anew.
+    """
+
+    def look() -> bool:
+        launch = distributed.restart_of()
+        if launch is None or not RunDirectory.exists(out):
+            return False
+        run = RunDirectory.open(out)
+        if run.provenance.get("launch") != launch:
+            return False
+        begun = newest_checkpoint(run.checkpoints) is not None
+        if not begun:
+            run.remove()
+        return begun
+
+    restarted: bool = distributed.from_first(look)
+    return restarted
+
+
+def chosen_by_first(choose: Callable[[], TrainSettings]) -> TrainSettings:
+    """Return the settings that one process chooses: it measures times, which differ."""
+    return from_dict(distributed.from_first(lambda: to_dict(choose())))

@@ -12,7 +12,12 @@ from oddone import distributed
 from oddone.api import keep_detector
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
-from oddone.cli.processes import as_one_process, start_processes
+from oddone.cli.processes import (
+    as_one_process,
+    chosen_by_first,
+    is_restarted,
+    start_processes,
+)
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
 from oddone.cli.suited_settings import (
     say_what_is_pretrained,
@@ -53,7 +58,6 @@ from oddone.training import (
 from oddone.training.batches import Batches, check_outliers, check_source
 from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.initialise import initial_network
-from oddone.training.settings_file import from_dict, to_dict
 
 CPU = PRESETS[DEFAULT_PRESET]()
 ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
@@ -140,19 +144,19 @@ def train(
             raise SettingsError(
                 "say what to train on and where to: oddone train SOURCE --out RUN (or --resume RUN)"
             )
-        if _is_restarted(out):
+        if is_restarted(out):
             return _go_on(out, None, None, tensorboard=tensorboard)
         RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
         say_what_is_pretrained(settings)
         if start is None:
-            settings = _chosen_by_first(lambda: with_suited_size(settings, source))
+            settings = chosen_by_first(lambda: with_suited_size(settings, source))
         loaded = _load_and_describe(source, settings.model.image_size, strict=strict)
         images, left_out = loaded, None
         if leave_out is not None:
             images, left_out = split_off_class(loaded, leave_out)
             say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
         check_source(images, settings)
-        settings = _chosen_by_first(
+        settings = chosen_by_first(
             lambda: with_suited_batch(settings, images, keep_batch=keep_batch)
         )
         provenance = provenance_of(source, loaded, settings, strict=strict)
@@ -182,33 +186,6 @@ def _go_on(
             if settings not in {None, run.settings}:
                 _extend(run, settings, inputs.images)
         return _train(run, inputs, tensorboard=tensorboard)
-
-
-def _is_restarted(out: Path) -> bool:
-    """Return whether `torchrun` has started this command anew, after it had begun this run.
-
-    A run that has not come to a checkpoint is removed, and begun anew.
-    """
-
-    def look() -> bool:
-        launch = distributed.restart_of()
-        if launch is None or not RunDirectory.exists(out):
-            return False
-        run = RunDirectory.open(out)
-        if run.provenance.get("launch") != launch:
-            return False
-        begun = newest_checkpoint(run.checkpoints) is not None
-        if not begun:
-            run.remove()
-        return begun
-
-    restarted: bool = distributed.from_first(look)
-    return restarted
-
-
-def _chosen_by_first(choose: Callable[[], TrainSettings]) -> TrainSettings:
-    """Return the settings that one process chooses: it measures times, which differ."""
-    return from_dict(distributed.from_first(lambda: to_dict(choose())))
 
 
 class TrainInputs(NamedTuple):

@@ -18,7 +18,6 @@ from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
 from oddone.errors import DivergedError, SettingsWarning
-from oddone.losses import count_unpaired
 from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.training.batches import (
@@ -39,7 +38,7 @@ from oddone.training.checkpoint import (
 from oddone.training.chunks import NetworkInChunks
 from oddone.training.feature_batches import FeatureBatch, FeatureBatches
 from oddone.training.initialise import initial_network, untrained_network
-from oddone.training.objective import Rows, gather_encoded, loss_of
+from oddone.training.objective import Rows, gather_encoded, loss_of, unpaired_share
 from oddone.training.optim import build_optimiser, learning_rate, set_learning_rate
 from oddone.training.parts import NetworkInParts
 from oddone.training.run_directory import RunDirectory
@@ -185,6 +184,7 @@ class _Trainer:
     ) -> "_Trainer":
         """Return a trainer at the run's last checkpoint, or at its beginning."""
         device = choose_device(settings.device)
+        distributed.check_device(device)
         network.freeze_all_but(settings.model.trained_part)
         network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimiser = build_optimiser(network, settings.optimiser)
@@ -306,7 +306,7 @@ class _Trainer:
         self.scaler.update()
         self.step += 1
         terms = {name: term.item() for name, term in loss.terms.items()}
-        unpaired = _unpaired_share(rows, self.settings)
+        unpaired = unpaired_share(rows, self.settings)
         return StepReport(
             self.step, self.share, total, terms, rate, unpaired, len(rows.labels), self.seconds
         )
@@ -414,15 +414,3 @@ def _warn_of_large_weights(network: Network, rate: float) -> None:
             SettingsWarning,
             stacklevel=3,
         )
-
-
-def _unpaired_share(rows: Rows, settings: TrainSettings) -> float:
-    """Return the share of rows without a positive: without a sibling, or without a partner."""
-    if settings.objective == "cross-entropy":
-        return 0.0
-    poses = rows.poses if settings.rotations == "task" else None
-    counts = count_unpaired(rows.labels, poses, rows.parents)
-    partners_only = settings.objective == "supclr" and not settings.supclr_siblings
-    needs_partners = settings.objective == "mcl" or partners_only
-    unpaired = max(counts) if needs_partners else counts.ccm
-    return unpaired / len(rows.labels)

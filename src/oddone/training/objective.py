@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from oddone import distributed
 from oddone.encoders import Encoded, Network
-from oddone.losses import mcl_loss, simclr_loss, supcon_loss
+from oddone.losses import count_unpaired, mcl_loss, simclr_loss, supcon_loss
 from oddone.losses.masks import joint_labels
 from oddone.training.settings import TrainSettings
 
@@ -88,6 +88,18 @@ def loss_of(
         encoded.embeddings, labels, rows.parents, temperature, settings.supclr_siblings
     )
     return Loss(supclr, {})
+
+
+def unpaired_share(rows: Rows, settings: TrainSettings) -> float:
+    """Return the share of rows without a positive: without a sibling, or without a partner."""
+    if settings.objective == "cross-entropy":
+        return 0.0
+    poses = rows.poses if settings.rotations == "task" else None
+    counts = count_unpaired(rows.labels, poses, rows.parents)
+    partners_only = settings.objective == "supclr" and not settings.supclr_siblings
+    needs_partners = settings.objective == "mcl" or partners_only
+    unpaired = max(counts) if needs_partners else counts.ccm
+    return unpaired / len(rows.labels)
 
 
 def uniform_cross_entropy(logits: Float[Tensor, "rows classes"]) -> Float[Tensor, ""]:
