@@ -34,6 +34,7 @@ def _ray() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Ray's own files and sockets
         ray.init(
+            address="local",
             num_cpus=2,
             object_store_memory=STORE_BYTES,
             include_dashboard=False,
