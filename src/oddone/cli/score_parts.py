@@ -56,7 +56,7 @@ class PartJob(NamedTuple):
     """Of any part, but for the number."""
 
 
-class Outcome(NamedTuple):
+class PartsOutcome(NamedTuple):
     """What is known of all parts at the end."""
 
     tally: Tally
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _PartsPlan:
     """Which parts there are."""
 
     digest: str
@@ -89,7 +89,7 @@ def score_in_parts(
     batch_size: int,
     run: Run,
     progress: Progress | None,
-) -> Outcome:
+) -> PartsOutcome:
     """Score all pieces whose parts are not in the folder yet."""
     with ExitStack() as stack:
         with os_errors_explained(job.folder):
@@ -110,7 +110,7 @@ def score_in_parts(
             raise SettingsError(str(error)) from error
         sums = outcome.sums
         tally = Tally(sums["images"], sums["anomalous"], sums["unreadable"])
-        return Outcome(tally, len(done), len(plan.offsets), sums["enlarged"])
+        return PartsOutcome(tally, len(done), len(plan.offsets), sums["enlarged"])
 
 
 def score_share(
@@ -159,7 +159,9 @@ class PartScorer:
 class _Progress:
     """Adds up what is done, and tells how far it is."""
 
-    def __init__(self, plan: _Plan, done: Iterable[ShareNote], progress: Progress | None) -> None:
+    def __init__(
+        self, plan: _PartsPlan, done: Iterable[ShareNote], progress: Progress | None
+    ) -> None:
         self.sums: Counter[str] = Counter()
         self._plan, self._progress = plan, progress
         for share in done:
@@ -183,7 +185,7 @@ def _summary(share: ShareNote) -> Summary:
 # --- What is in the folder --------------------------------------------------------------------
 
 
-def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _Plan:
+def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _PartsPlan:
     """Return the plan; one that is there must be the same, and nothing else may be there."""
     folder = job.folder
     with file_beside(folder / PIECES) as listed:
@@ -207,7 +209,7 @@ def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _Plan:
     return plan
 
 
-def _write_pieces(path: Path, pieces: Iterable[Piece], batch_size: int) -> _Plan:
+def _write_pieces(path: Path, pieces: Iterable[Piece], batch_size: int) -> _PartsPlan:
     digest, offsets, known, place = hashlib.sha256(), [], 0, 0
     all_known = True
     with path.open("wb") as file:
@@ -222,7 +224,7 @@ def _write_pieces(path: Path, pieces: Iterable[Piece], batch_size: int) -> _Plan
             all_known = all_known and 0 not in counts
         file.flush()
         os.fsync(file.fileno())
-    return _Plan(digest.hexdigest(), offsets, known if all_known else 0)
+    return _PartsPlan(digest.hexdigest(), offsets, known if all_known else 0)
 
 
 def _parts_of(pieces: Iterable[Piece], batch_size: int) -> Iterator[list[Piece]]:
@@ -281,11 +283,11 @@ def _check_is_free(folder: Path) -> None:
             )
 
 
-def _note_for(share: ShareNote, plan: _Plan) -> ShareNote:
+def _note_for(share: ShareNote, plan: _PartsPlan) -> ShareNote:
     return replace(share, source=plan.digest, shares=len(plan.offsets))
 
 
-def _complete_parts(job: PartJob, plan: _Plan) -> dict[int, ShareNote]:
+def _complete_parts(job: PartJob, plan: _PartsPlan) -> dict[int, ShareNote]:
     """Return what the parts that are there say of themselves, by their numbers."""
     done: dict[int, ShareNote] = {}
     for number in range(1, len(plan.offsets) + 1):

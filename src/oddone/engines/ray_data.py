@@ -168,7 +168,8 @@ def _check_answers(address: str) -> None:
 def _unreachable(address: str, why: str) -> SettingsError:
     return SettingsError(
         f"--address {address}: no Ray cluster answers there ({why}); start one with "
-        f"`ray start --head`, or leave out --address to use this machine"
+        f"`ray start --head`, set RAY_AUTH_MODE=token if it asks for Ray's token, or leave out "
+        f"--address to use this machine"
     )
 
 
