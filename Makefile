@@ -15,7 +15,7 @@ help:
 	@echo "make torture     kill, starve and mislead oddone thousands of times (hours); writes results/"
 	@echo "make demo        learn eight garments, then notice two others and digits; five minutes"
 	@echo "make benchmarks  measure speed and memory against the peers; writes results/"
-	@echo "make soak        train, fit and score for an hour, and look for leaks; writes results/"
+	@echo "make soak        train, fit, score and serve for an hour, and look for leaks; writes results/"
 	@echo "make results     write docs/results.md from the records of oddone bench in results/"
 	@echo "make docs        build the documents and the API reference; writes build/docs/"
 	@echo "make format      let ruff rewrite the code"

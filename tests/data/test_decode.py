@@ -1,4 +1,5 @@
 import io
+import logging
 import os
 import struct
 import sys
@@ -399,6 +400,18 @@ def test_libtiff_does_not_write_past_python(capfd: pytest.CaptureFixture[str]) -
             decode(damaged_tiff(), 8)
         said = capfd.readouterr().err
         assert ("LZWDecode" in said) == isinstance(context, nullcontext)
+
+
+def test_pillow_does_not_write_to_stderr_where_nobody_logs(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    content = encoded(noise(), "TIFF")
+    samples = struct.pack("<HHIHH", 277, 3, 1, 3, 0)  # the tag SamplesPerPixel, of three
+    assert samples in content
+    with pytest.raises(BrokenImageError):
+        decode(content.replace(samples, struct.pack("<HHIHH", 277, 3, 1, 65535, 0)), 8)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="libtiff cannot be reached there")

@@ -1,12 +1,16 @@
-"""Keep libtiff from writing a line to stderr for every damaged picture, past Python and Pillow."""
+"""Keep libtiff and Pillow from writing a line to stderr for every damaged picture."""
 
 import ctypes
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from PIL import _imaging
+
+# Where a program has set up no logging, Python writes errors to stderr unless somebody takes them.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 _LOCK = Lock()
 _users = 0
