@@ -68,8 +68,8 @@ COMMANDS = {
     "evaluate": Command(
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),
-    "export": Command("export INPUTS/run --out WORK/d.onnx", changes=("quick_export",)),
-    "score onnx": Command("score INPUTS/tiny.onnx INPUTS/photos --out WORK/scores.csv"),
+    "export": Command("export INPUTS/run --out WORK/d.onnx", changes=("quick_export",), slow=True),
+    "score onnx": Command("score INPUTS/tiny.onnx INPUTS/photos --out WORK/scores.csv", slow=True),
     "bench": Command(
         "bench paper-sei --ind arrays:INPUTS/training.npz --test INPUTS/normal.npz "
         "--ood o=INPUTS/unseen.npz --out WORK/bench",
