@@ -342,7 +342,7 @@ def load_table() -> str:
     ratios = [each["ratio"] for each in record["rounds"]]
     rows = [
         (
-            f"throughput over that of `oddone score`, {record['clients']} clients",
+            f"throughput over that of `detector.score`, {record['clients']} clients",
             f"{record['ratio']:.2f}; in rounds {min(ratios):.2f} to {max(ratios):.2f}",
         ),
         ("half of that load: p50, p99", _milliseconds(half)),

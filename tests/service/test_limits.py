@@ -79,6 +79,10 @@ def test_bytes_and_files_are_limited(start: Start) -> None:
     json = {"Content-Type": "application/json"}
     answer = client.post("/v1/score", content=endless, headers=json)
     check_problem(answer, 413, "request-too-large")
+    endless = (bytes(1000) for _ in range(20))
+    answer = client.post("/v1/feedback", content=endless, headers=json)
+    check_problem(answer, 413, "request-too-large")
+    check_problem(client.post("/v1/feedback", content=b"{}"), 415, "media-type")
 
 
 def test_many_pixels_are_a_reason(start: Start, pictures: dict[str, bytes]) -> None:

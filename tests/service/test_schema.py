@@ -54,7 +54,8 @@ def test_every_answer_is_as_described_and_none_is_a_fault_of_the_service(
                     checks.status_code_conformance,
                     checks.content_type_conformance,
                     checks.response_schema_conformance,
-                ]
+                ],
+                timeout=120,
             )
 
         call()

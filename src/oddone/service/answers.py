@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.config import JsonDict
 
 from oddone.detector import Calibration, Detector, Explanation, ScoredImage
 from oddone.detector.views import image_views
 from oddone.service.drift import ALARM, DriftTest
+from oddone.service.problems import ProblemError
 from oddone.service.served import LoadedDetector, ServedDetector
 from oddone.verdict import Verdict
 from oddone.wording import describe_neighbour, describe_verdict
@@ -184,6 +185,16 @@ class ProblemAnswer(BaseModel):
     title: str
     status: int
     detail: str
+
+
+def parse_feedback(body: bytes) -> FeedbackRequest:
+    """Return what a user sent, strictly as it is described."""
+    try:
+        return FeedbackRequest.model_validate_json(body, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise ProblemError(422, "invalid", f"{where}: {first['msg']}"[:300]) from error
 
 
 def image_answer(

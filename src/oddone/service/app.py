@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Body, FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from oddone import __version__
@@ -19,11 +19,12 @@ from oddone.service.answers import (
     ProblemAnswer,
     ScoreAnswer,
     detector_answer,
+    parse_feedback,
 )
 from oddone.service.guard import Guard
 from oddone.service.problems import MEDIA_TYPE, ProblemError, explain_problems
 from oddone.service.service import Service
-from oddone.service.uploads import FORM, JSON, declared_bytes, read_pictures
+from oddone.service.uploads import FORM, JSON, declared_bytes, read_body, read_pictures
 
 PNG = "image/png"
 PAGE = files("oddone.service") / "page"
@@ -119,10 +120,13 @@ def _add_scoring(app: FastAPI, service: Service) -> None:
         "/v1/feedback",
         response_model=FeedbackAnswer,
         status_code=201,
-        responses=_problems(400, 401, 403, 413, 422, 500, 507),
+        responses=_problems(400, 401, 403, 408, 413, 415, 422, 429, 500, 507),
+        openapi_extra=_feedback_schema(),
     )
-    async def feedback(sent: Annotated[FeedbackRequest, Body()]) -> Response:
+    async def feedback(request: Request) -> Response:
         """Store what a user says of a verdict; the answer comes when it is on the disk."""
+        with service.admission.request(declared_bytes(request, settings)):
+            sent = parse_feedback(await read_body(request, settings, JSON))
         return _json({"number": await service.store_feedback(sent)}, 201)
 
 
@@ -195,6 +199,11 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {"description": "A problem.", "content": {MEDIA_TYPE: {"schema": schema}}}
         for status in statuses
     }
+
+
+def _feedback_schema() -> dict[str, Any]:
+    schema = FeedbackRequest.model_json_schema()
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
 
 
 def _pictures_schema(files: int) -> dict[str, Any]:

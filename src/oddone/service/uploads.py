@@ -47,15 +47,9 @@ def declared_bytes(request: Request, settings: ServiceSettings) -> int:
 
 async def read_pictures(request: Request, settings: ServiceSettings) -> list[UploadedPicture]:
     """Return the pictures of a request, one at least, in order."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in (FORM, JSON):
-        raise ProblemError(
-            415,
-            "media-type",
-            f"send {FORM} with files, or {JSON}, not {kind[:50] or 'an unnamed type'}",
-        )
-    body = await read_body(request, settings)
-    pictures = parse_json(body) if kind == JSON else await _parse_form(request, body, settings)
+    body = await read_body(request, settings, FORM, JSON)
+    is_json = _kind(request) == JSON
+    pictures = parse_json(body) if is_json else await _parse_form(request, body, settings)
     if not pictures:
         raise ProblemError(422, "no-images", "the request has no picture; send one at least")
     if len(pictures) > settings.files:
@@ -72,8 +66,15 @@ async def read_pictures(request: Request, settings: ServiceSettings) -> list[Upl
     return pictures
 
 
-async def read_body(request: Request, settings: ServiceSettings) -> bytes:
-    """Return the body of a request that is neither too long nor too slow."""
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, settings: ServiceSettings, *kinds: str) -> bytes:
+    """Return the body of a request of such a kind that is neither too long nor too slow."""
+    if _kind(request) not in kinds:
+        sent = _kind(request)[:50] or "an unnamed type"
+        raise ProblemError(415, "media-type", f"send {' or '.join(kinds)}, not {sent}")
     body = bytearray()
     try:
         async with asyncio.timeout(settings.upload_seconds):
