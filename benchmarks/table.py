@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engines_table import costs_table, engines_table, first_verdict_table
+from torture import summed
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -370,7 +371,13 @@ def _milliseconds(answers: dict[str, Any]) -> str:
 def faults_table() -> str:
     """Return how often each fault was tried, and how often what was promised did not hold."""
     records = {record["part"]: record for record in _by_date("torture", "reliability")}
-    trials = sorted(trial for record in records.values() for trial in record["trials"].items())
+    trials = summed(
+        [
+            {"name": name, **row}
+            for record in records.values()
+            for name, row in record["trials"].items()
+        ]
+    ).items()
     groups = {
         kind: list(members)
         for kind, members in groupby(trials, key=lambda trial: trial[0].split(": ")[0])
