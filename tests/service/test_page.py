@@ -145,8 +145,9 @@ def test_dropped_files_get_verdicts_or_reasons_that_can_be_sorted_downloaded_and
     visit.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+@pytest.mark.parametrize(
+    ("scheme", "viewport"), [("dark", PHONE), ("light", DESK)], ids=["dark phone", "light desk"]
+)
 def test_everybody_can_use_the_pages(
     browser: Any, address: str, files: dict[str, Path], scheme: str, viewport: dict[str, int]
 ) -> None:
