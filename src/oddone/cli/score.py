@@ -24,7 +24,7 @@ from oddone.cli.terminal import describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
 from oddone.data.stream import stream_paths
 from oddone.errors import SettingsError, did_you_mean
-from oddone.export.onnx_detector import OnnxDetector
+from oddone.export.onnx_file import ENDING
 from oddone.progress import Progress
 
 NEIGHBOURS = 3
@@ -152,13 +152,12 @@ def _check_sources(sources: Sequence[str], top: int | None) -> None:
 
 
 def _open(path: Path, sha256: str | None, *, explain: bool) -> ImageScorer:
-    opened = open_scorer(path, sha256)
-    if explain and isinstance(opened, OnnxDetector):
+    if explain and path.suffix.lower() == ENDING:
         raise SettingsError(
             f"--explain shows training images, and {path} has none; leave it out, or name the "
             f"detector that the file was made from"
         )
-    return opened
+    return open_scorer(path, sha256)
 
 
 def _open_copies(folder: Path | None, threshold: float | None, detector: Path) -> CopyFolder | None:
