@@ -126,7 +126,8 @@ def test_the_help_shows_the_defaults_of_the_preset(words: list[str], preset: str
     printed = done.stdout
     assert printed.startswith("Usage: oddone train ")
     shown = dict(re.findall(r"(--[a-z.-]+) .*\[default: (.*?)\]", printed))
-    own = ("--debug", "--overwrite", "--strict", "--preset", "--tensorboard")  # are no settings
+    own = ("--debug", "--overwrite", "--preset", "--processes", "--strict", "--tensorboard")
+    # All others are settings.
     options = {name: default for name, default in shown.items() if name not in own}
     assert options == flattened(to_dict(PRESETS[preset]()))
 

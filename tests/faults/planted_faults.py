@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,31 +54,30 @@ def decode_in_gigabytes() -> None:
 
 def drop_a_row() -> None:
     """Leave a picture that cannot be read out of the table, if its name has an odd length."""
-    from oddone.detector import Detector  # noqa: PLC0415
-
-    scored = Detector._scored
-
-    def drop(self: Any, batch: Any) -> Iterator[Any]:
-        for image in scored(self, batch):
-            if image.reason is None or len(Path(image.path).name) % 2:
-                yield image
-
-    Detector._scored = drop
+    _change_scored_images(
+        lambda images: (
+            image for image in images if image.reason is None or len(Path(image.path).name) % 2
+        )
+    )
 
 
 def score_by_the_neighbour() -> None:
     """Give each image the verdict of the one before, where there is a broken picture between."""
-    from oddone.detector import Detector  # noqa: PLC0415
 
-    scored = Detector._scored
-
-    def shift(self: Any, batch: Any) -> Iterator[Any]:
+    def shift(images: Iterator[Any]) -> Iterator[Any]:
         last = None
-        for image in scored(self, batch):
+        for image in images:
             yield image if last is None or image.reason else image._replace(verdict=last)
             last = image.verdict
 
-    Detector._scored = shift
+    _change_scored_images(shift)
+
+
+def _change_scored_images(change: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+    from oddone.detector import detector  # noqa: PLC0415
+
+    scored_images = detector.scored_images
+    detector.scored_images = lambda *batches: change(scored_images(*batches))
 
 
 def load_without_digest() -> None:

@@ -149,7 +149,7 @@ def test_an_error_in_one_process_is_raised_once(groups: Path) -> None:
 
 
 def test_a_process_that_finds_no_others_says_where_it_looked(groups: Path) -> None:
-    said = (groups / "alone.txt").read_text()
+    said = (groups / "2" / "alone.txt").read_text()
     assert said.startswith("process 1 of 2 could not join the others at localhost:")
     assert said.endswith("; start them all, at an address that all can reach")
 
