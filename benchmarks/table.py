@@ -397,7 +397,11 @@ def faults_table() -> str:
 
 def soak_table() -> str:
     """Return what grew and what slowed down while processes worked side by side."""
-    record = newest("soak", kind="reliability")
+    records = {tuple(record["processes"]): record for record in _by_date("soak", "reliability")}
+    return "\n".join(map(_soak_of, records.values()))
+
+
+def _soak_of(record: dict[str, Any]) -> str:
     table = [
         "| process | images | memory | growth an hour (95 %) | files | threads | images/s of CPU |",
         "|---|---|---|---|---|---|---|",
