@@ -60,7 +60,7 @@ def cpu() -> TrainSettings:
 
     Network, filters and optimiser follow Keller Jordan, "94% on CIFAR-10 in 3.29 Seconds on a
     Single GPU" (2024) and Muon. Its detector sums up the energy of the logits and the distance of
-    the features. docs/decisions/0006-the-cpu-preset.md says what was tried to choose it.
+    the features' mean over views. docs/decisions/0006-the-cpu-preset.md says what was tried.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def test_a_classifier_trained_alone_scores_by_its_own_energy_and_its_features(
     network = by_itself(source)
     detector = Detector.fit(network, source)
     assert detector.embedder.views == moved_and_mirrored
-    assert [rule.rule for rule in detector.rules] == ["distance", "energy"]
+    assert [rule.rule for rule in detector.rules] == ["mean_embedding", "energy"]
     assert detector.space == "features"
     alone = replace(detector, rules=(StandardisedRule("energy"),))
     verdicts = alone(source.images)

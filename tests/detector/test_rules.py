@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -16,22 +17,26 @@ from torch.nn.functional import normalize
 
 from oddone.data import ImageSet
 from oddone.detector import Detector, DetectorSettings, LinearProbe
+from oddone.detector.adaptive import ViewStage
 from oddone.detector.probe import view_logits
 from oddone.detector.rules import (
     NEIGHBOURS,
     StandardisedRule,
     check_rules,
     energy_scores,
+    mean_embedding,
     neighbour_scores,
     sum_of_rules,
 )
 from oddone.errors import ArtifactError, SettingsError
 from oddone.tensor_file import content_digest
+from oddone.transforms import one_view
 from small_detector import fitted
 
 ONE = (StandardisedRule("distance"),)
 ALL = (
     StandardisedRule("distance", 8.0, 2.0),
+    StandardisedRule("mean_embedding", 9.0, 3.0),
     StandardisedRule("energy", -1.5, 0.5),
     StandardisedRule("neighbours", 0.1, 0.05),
 )
@@ -75,6 +80,50 @@ def test_the_energy_falls_by_what_all_logits_rise() -> None:
     torch.testing.assert_close(energy_scores(logits + 2), energy_scores(logits) - 2)
 
 
+def test_the_mean_embedding_is_that_of_all_views_in_unit_length() -> None:
+    views = unit(3, 4, 6)
+    for image, found in enumerate(mean_embedding(views)):
+        mean = [sum(float(view[image, place]) for view in views) / 3 for place in range(6)]
+        expected = torch.tensor([each / math.hypot(*mean) for each in mean])
+        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(mean_embedding(views.flip(0)), mean_embedding(views))
+    torch.testing.assert_close(mean_embedding(views[:1]), views[0])
+    opposite = torch.cat([views[:1], -views[:1]])
+    assert torch.equal(mean_embedding(opposite), torch.zeros(4, 6))  # and no division by zero
+    assert mean_embedding(views[:, :0]).shape == (0, 6)
+
+
+def mean_distance_by_loop(detector: Detector, image: np.ndarray) -> float:
+    """Return how far the mean of the upright views is from the nearest class, view by view."""
+    embedded = detector.embedder.embed(torch.from_numpy(image[None])).in_space(detector.space)
+    upright = [view for view, pose in enumerate(detector.embedder.views.poses) if pose == 0]
+    total = torch.stack([embedded[view, 0].double() for view in upright]).sum(dim=0)
+    unit_mean, gaussians = total / total.norm(), detector.gaussians
+    return min(
+        float((gaussians.whitening[label].double() @ (unit_mean - mean.double())).norm())
+        for label, mean in enumerate(gaussians.mean[: len(detector.classes)])
+    )
+
+
+def test_of_one_view_the_mean_embedding_is_as_far_as_the_view(source: ImageSet) -> None:
+    by_distance = fitted(views=one_view)
+    by_mean = replace(by_distance, rules=(StandardisedRule("mean_embedding"),))
+    scores = by_mean(source.images).scores
+    torch.testing.assert_close(scores, by_distance(source.images).scores, rtol=1e-4, atol=1e-4)
+
+
+def test_in_stages_the_mean_embedding_is_of_all_views_seen(
+    detector: Detector, source: ImageSet
+) -> None:
+    whole = replace(detector, rules=(StandardisedRule("mean_embedding"),))
+    never_sure = tuple(ViewStage(views, 1.0, 0.0, math.inf, 0.0) for views in ((0,), (1, 2), (4,)))
+    in_stages = replace(whole, stages=never_sure)
+    scores = whole(source.images).scores
+    torch.testing.assert_close(in_stages(source.images).scores, scores, rtol=1e-4, atol=1e-4)
+    at_once = replace(whole, stages=(ViewStage((0,), 1.0, 0.0, 0.0, 0.0),))
+    assert not torch.allclose(at_once(source.images).scores, scores, rtol=1e-3)
+
+
 def neighbours_by_loop(references: Sequence[Sequence[float]], row: Sequence[float]) -> float:
     cosines = sorted(
         (sum(a * b for a, b in zip(reference, row, strict=True)) / math.hypot(*reference))
@@ -110,7 +159,7 @@ def test_an_image_among_five_copies_of_itself_has_no_distance_to_its_neighbours(
 
 
 def test_the_sum_counts_each_rule_in_deviations_from_its_mean() -> None:
-    scores = {"distance": numbers(5), "energy": numbers(5, seed=1), "neighbours": numbers(5)}
+    scores = {rule.rule: numbers(5, seed=seed) for seed, rule in enumerate(ALL)}
     expected = [
         sum((float(scores[rule][image]) - mean) / deviation for rule, mean, deviation in ALL)
         for image in range(5)
@@ -183,6 +232,7 @@ def test_a_detector_scores_by_its_rules_and_so_does_its_file(
         "energy": energy_scores(
             view_logits(detector.classifier, embedded, detector.embedder.poses)
         ),
+        "mean_embedding": torch.tensor([mean_distance_by_loop(detector, each) for each in images]),
         "neighbours": neighbour_scores(detector.references.embeddings, embedded.embeddings[0]),
     }
     with_rules = replace(detector, rules=rules)

@@ -54,8 +54,8 @@ def test_the_graph_says_what_the_detector_says(
     [
         (("energy",), "network"),
         (("neighbours",), "linear"),
-        (("distance", "energy"), "linear"),
-        (("distance", "energy", "neighbours"), "network"),
+        (("mean_embedding", "energy"), "linear"),
+        (("distance", "mean_embedding", "energy", "neighbours"), "network"),
     ],
 )
 def test_every_rule_is_in_the_graph(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from exports import OwnEncoder, calibrated, check_same, new_images, untrained
 from torch import Tensor
 
 from oddone.detector import Detector, DetectorSettings
-from oddone.detector.rules import StandardisedRule
+from oddone.detector.rules import Rule, StandardisedRule
 from oddone.encoders import frozen_network
 from oddone.encoders.by_name import build_encoder
 from oddone.errors import SettingsError
@@ -46,9 +47,7 @@ def of_poolnet() -> Detector:
         tied=True,
         classifier="network",
         fuse=view_weighted,
-        rules=tuple(
-            StandardisedRule(rule, 0.5, 2.0) for rule in ("distance", "energy", "neighbours")
-        ),
+        rules=tuple(StandardisedRule(rule, 0.5, 2.0) for rule in get_args(Rule)),
     )
     return calibrated(trained, settings, per_class=True)
 

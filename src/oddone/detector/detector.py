@@ -534,7 +534,7 @@ class Detector:
     def _measure_batch(self, images: Pixels) -> _Measured:
         views = self._measure_views(images, range(len(self.embedder.views)))
         return _Measured(
-            views.rule_scores(self.rules, self.fuse),
+            self._rule_scores(views),
             views.distances,
             views.probabilities(self.fuse),
             views.embeddings,
@@ -545,19 +545,29 @@ class Detector:
     ) -> MeasuredViews:
         """Return what is measured of the views of these numbers, after those already seen."""
         embedded, poses = self.embedder(images, numbers), self.embedder.poses[list(numbers)]
-        distances = view_distances(self.gaussians, embedded.in_space(self.space), poses)
+        compared = embedded.in_space(self.space)
+        distances = view_distances(self.gaussians, compared, poses)
         logits = None
         if self.classifier is not None:
             logits = view_logits(self.classifier, embedded, poses)
-        if seen is not None:
-            return seen.with_views(distances, logits)
-        upright, neighbours = embedded.embeddings[0], None
-        if any(rule.rule == "neighbours" for rule in self.rules):
-            neighbours = neighbour_scores(self.references.embeddings, upright)
-        return MeasuredViews(distances, logits, upright, neighbours)
+        rules = {rule.rule for rule in self.rules}
+        upright = compared[poses == 0] if "mean_embedding" in rules else None
+        first, neighbours = embedded.embeddings[0], None
+        if seen is None and "neighbours" in rules:
+            neighbours = neighbour_scores(self.references.embeddings, first)
+        measured = MeasuredViews(distances, logits, first, neighbours, upright)
+        return measured if seen is None else seen.with_views(measured)
+
+    def _rule_scores(self, views: MeasuredViews) -> dict[Rule, Float[Tensor, " images"]]:
+        return views.rule_scores(self.rules, self.fuse, self._measure_upright)
+
+    def _measure_upright(
+        self, embeddings: Float[Tensor, "images dim"]
+    ) -> Float[Tensor, "images classes"]:
+        return view_distances(self.gaussians, embeddings[None], torch.zeros(1, dtype=torch.long))[0]
 
     def _sum_of_rules(self, views: MeasuredViews) -> Float[Tensor, " images"]:
-        return sum_of_rules(views.rule_scores(self.rules, self.fuse), self.rules)
+        return sum_of_rules(self._rule_scores(views), self.rules)
 
 
 def _fitted(

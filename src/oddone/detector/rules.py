@@ -12,9 +12,10 @@ from oddone.density import Gaussians
 from oddone.errors import SettingsError
 from oddone.fusion import PerView
 
-Rule = Literal["distance", "energy", "neighbours"]
-"""By the distance to the nearest class (the paper), by the energy of the classifier's logits
-(Liu et al., 2020), or by the cosine distance to the nearest training images (Sun et al., 2022)."""
+Rule = Literal["distance", "mean_embedding", "energy", "neighbours"]
+"""By the fused distances of the views to the nearest class (the paper), by the distance of the mean
+of the upright views' embeddings, by the energy of the classifier's logits (Liu et al., 2020), or by
+the cosine distance to the nearest training images (Sun et al., 2022)."""
 
 NEIGHBOURS = 5
 
@@ -44,6 +45,13 @@ def view_distances(
     distances: Tensor = gaussians.pose_distances(compared.flatten(0, 1), of_rows)
     per_view: PerView = distances.unflatten(0, compared.shape[:2])
     return per_view
+
+
+def mean_embedding(
+    upright: Float[Tensor, "some images dim"],
+) -> Float[Tensor, "images dim"]:
+    """Return the mean of the views' embeddings, of unit length: what moving and mirroring leave."""
+    return normalize(upright.mean(dim=0), dim=1)
 
 
 def energy_scores(logits: Float[Tensor, "views images classes"]) -> Float[Tensor, " images"]:

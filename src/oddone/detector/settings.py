@@ -61,10 +61,10 @@ class DetectorSettings:
         """Return settings for what a network was trained to do.
 
         Poses help only where it has learned to tell them apart. A classifier that was trained alone
-        knows the unseen by its energy and by the distance of its features, one beside MCL leaves
-        that to MCL's distance. A network without a head has only features. A head that was trained
-        alone was not enough to learn poses well, and has few images: one view, and one covariance
-        for all.
+        knows the unseen by its energy and by how far the mean of its features over the views is
+        from the classes, one beside MCL leaves that to MCL's distance. A network without a head has
+        only features. A head that was trained alone was not enough to learn poses well, and has few
+        images: one view, and one covariance for all.
         """
         network, task = trained.network, trained.rotations == "task"
         if network.classifier is not None:
@@ -83,6 +83,6 @@ _CLASSIFIER = DetectorSettings(
     space="features",
     tied=True,
     classifier="network",
-    rules=(StandardisedRule("distance"), StandardisedRule("energy")),
+    rules=(StandardisedRule("mean_embedding"), StandardisedRule("energy")),
 )
 _BESIDE_MCL = DetectorSettings(classifier="network")

@@ -37,9 +37,12 @@ def _encoder(detector: "Detector") -> str:
 
 
 def _decision(detector: "Detector") -> str:
-    distance = f"{detector.fuse.__name__} distance in the space of the {detector.space}"
-    names = [distance if rule == "distance" else rule for rule, _, _ in detector.rules]
-    score = f"score: {' + '.join(names)}"
+    where = f"in the space of the {detector.space}"
+    distances = {
+        "distance": f"{detector.fuse.__name__} distance {where}",
+        "mean_embedding": f"distance of the views' mean {where}",
+    }
+    score = f"score: {' + '.join(distances.get(rule, rule) for rule, _, _ in detector.rules)}"
     calibration = detector.calibration
     if calibration is None:
         return f"{score}; no threshold yet"

@@ -30,6 +30,7 @@ class DetectorGraph(nn.Module):
         self.fixed_size = fixed_size
         """Whether images come in the encoder's size; otherwise in any, and are resized."""
         self.views, self.space = embedder.views, detector.space
+        self.upright = [view for view, pose in enumerate(self.views.poses) if pose == 0]
         self.fuse, self.rules = detector.fuse, detector.rules
         self.network = embedder.network
         self.classifier = embedder.trained.network.classifier
@@ -53,14 +54,16 @@ class DetectorGraph(nn.Module):
         embedded = EmbeddedViews.of(
             self.network(shown.flatten(0, 1)), self.classifier, shown.shape[:2]
         )
-        upright = embedded.embeddings[0]
+        first, compared = embedded.embeddings[0], embedded.in_space(self.space)
         views = MeasuredViews(
-            self.distances(embedded.in_space(self.space)),
+            self.distances(compared),
             self._logits(embedded),
-            upright,
-            None if self.references is None else neighbour_scores(self.references, upright),
+            first,
+            None if self.references is None else neighbour_scores(self.references, first),
+            compared[self.upright],
         )
-        scores = sum_of_rules(views.rule_scores(self.rules, self.fuse), self.rules)
+        by_rule = views.rule_scores(self.rules, self.fuse, self.distances.of_upright)
+        scores = sum_of_rules(by_rule, self.rules)
         probabilities = views.probabilities(self.fuse)
         labels = probabilities.argmax(dim=1)
         outputs = {"score": scores, "label": labels, "probabilities": probabilities}
@@ -74,9 +77,7 @@ class DetectorGraph(nn.Module):
             return logits
         if not self.classifies or embedded.logits is None:
             return None
-        # The network's own classifier knows upright images only.
-        upright = [view for view, pose in enumerate(self.views.poses) if pose == 0]
-        return embedded.logits[upright]
+        return embedded.logits[self.upright]  # the network's own classifier knows no others
 
 
 class ViewProbe(nn.Module):
@@ -124,6 +125,13 @@ class ViewDistances(nn.Module):
             for measure, members in zip(self.poses, self.members, strict=True)
         ]
         return torch.cat(parts)[self.order]
+
+    def of_upright(
+        self, embeddings: Float[Tensor, "images dim"]
+    ) -> Float[Tensor, "images classes"]:
+        """Return the distances of upright images to the classes."""
+        distances: Tensor = self.poses[0](embeddings[None])[0]
+        return distances
 
 
 class Distances(nn.Module):
