@@ -2,16 +2,21 @@
 
 import asyncio
 import base64
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from oddone.errors import SettingsError
 from oddone.service.admission import Admission
+from oddone.service.app import make_app
 from oddone.service.problems import MEDIA_TYPE, ProblemError
+from oddone.service.service import Service
 from oddone.service.settings import ServiceSettings
 
 TOKEN = "a-token-of-some-length"  # noqa: S105
@@ -240,3 +245,13 @@ def test_a_service_without_feedback_says_how_to_have_it(start: Start) -> None:
     client = start()
     answer = client.post("/v1/feedback", json={"sha256": "0" * 64, "said": "normal"})
     assert "--feedback FILE" in check_problem(answer, 404, "no-feedback")
+
+
+def test_a_service_that_has_stopped_leaves_nothing_in_memory(tiny_detector: Path) -> None:
+    service = Service({"tiny": tiny_detector}, ServiceSettings(decoders=1))
+    remembered = weakref.ref(service)
+    with TestClient(make_app(service)) as client:
+        client.get("/v1/model").raise_for_status()
+    del service, client
+    gc.collect()
+    assert remembered() is None

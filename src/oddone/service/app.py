@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request
 from starlette.responses import Response
 
 from oddone import __version__
@@ -24,6 +24,7 @@ from oddone.service.answers import (
 from oddone.service.guard import Guard
 from oddone.service.problems import MEDIA_TYPE, ProblemError, explain_problems
 from oddone.service.service import Service
+from oddone.service.settings import ServiceSettings
 from oddone.service.uploads import FORM, JSON, declared_bytes, read_body, read_pictures
 
 PNG = "image/png"
@@ -35,6 +36,19 @@ _PIXEL = (
 Detector = Annotated[
     str | None, Query(description="The name of a detector; the first one unless set.")
 ]
+
+
+async def _service_of(request: Request) -> Service:
+    """Return the service that a request is for.
+
+    Addresses ask for it instead of holding it: FastAPI remembers their functions in the process for
+    ever, and with them would all that they hold, after a service has stopped.
+    """
+    service: Service = request.app.state.service
+    return service
+
+
+Served = Annotated[Service, Depends(_service_of)]
 
 
 def make_app(service: Service, token: str | None = None) -> FastAPI:
@@ -64,14 +78,13 @@ def make_app(service: Service, token: str | None = None) -> FastAPI:
         measurements.request_seconds.labels(route).observe(seconds)
 
     app.add_middleware(Guard, token=token, observe=observe)
-    _add_scoring(app, service)
-    _add_facts(app, service)
+    _add_scoring(app, service.settings)
+    _add_facts(app, service.settings)
     _add_page(app)
     return app
 
 
-def _add_scoring(app: FastAPI, service: Service) -> None:
-    settings = service.settings
+def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
     refusals = _problems(400, 401, 403, 408, 413, 415, 422, 429, 500, 503)
 
     @app.post(
@@ -80,7 +93,7 @@ def _add_scoring(app: FastAPI, service: Service) -> None:
         responses=refusals,
         openapi_extra=_pictures_schema(settings.files),
     )
-    async def score(request: Request, detector: Detector = None) -> Response:
+    async def score(request: Request, service: Served, detector: Detector = None) -> Response:
         """Return the verdict on every picture of the request, in order.
 
         A file that cannot be read as a picture has a reason and no verdict.
@@ -98,7 +111,7 @@ def _add_scoring(app: FastAPI, service: Service) -> None:
         responses={200: {"content": {PNG: {}}}, **refusals, **_problems(406)},
         openapi_extra=_pictures_schema(1),
     )
-    async def explain(request: Request, detector: Detector = None) -> Response:
+    async def explain(request: Request, service: Served, detector: Detector = None) -> Response:
         """Return why one picture got its verdict: its views, and training images that look like it.
 
         With `Accept: image/png`, it is drawn.
@@ -123,18 +136,16 @@ def _add_scoring(app: FastAPI, service: Service) -> None:
         responses=_problems(400, 401, 403, 408, 413, 415, 422, 429, 500, 507),
         openapi_extra=_feedback_schema(),
     )
-    async def feedback(request: Request) -> Response:
+    async def feedback(request: Request, service: Served) -> Response:
         """Store what a user says of a verdict; the answer comes when it is on the disk."""
         with service.admission.request(declared_bytes(request, settings)):
             sent = parse_feedback(await read_body(request, settings, JSON))
         return _json({"number": await service.store_feedback(sent)}, 201)
 
 
-def _add_facts(app: FastAPI, service: Service) -> None:
-    settings = service.settings
-
+def _add_facts(app: FastAPI, settings: ServiceSettings) -> None:
     @app.get("/v1/model", response_model=ModelAnswer, responses=_problems(401, 403))
-    async def model() -> Response:
+    async def model(service: Served) -> Response:
         """Return what is served: classes, thresholds, limits, and whether there is drift."""
         limits = ("file_bytes", "request_bytes", "files", "pixels")
         return _json(
@@ -152,7 +163,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         return _json({"status": "ok"})
 
     @app.get("/readyz", response_model=HealthAnswer, responses=_problems(503))
-    async def readyz() -> Response:
+    async def readyz(service: Served) -> Response:
         """Return whether there is room for another picture."""
         if service.admission.images >= settings.queue_images:
             raise ProblemError(503, "queue-full", "the queue is full", {"Retry-After": "1"})
@@ -163,7 +174,7 @@ def _add_facts(app: FastAPI, service: Service) -> None:
         response_class=Response,
         responses={200: {"content": {"text/plain": {}}}, **_problems(401, 403)},
     )
-    async def metrics() -> Response:
+    async def metrics(service: Served) -> Response:
         """Return measurements for Prometheus."""
         return Response(service.measurements.page(), media_type="text/plain; version=0.0.4")
 
