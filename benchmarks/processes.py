@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,13 @@ def rows_per_second(parts: int) -> float:
         return rows / statistics.median(seconds[WARM_UP:])
 
 
-def seconds_of_steps(settings: TrainSettings, source: ImageSet, steps: int) -> list[float]:
+def seconds_of_steps(
+    settings: TrainSettings,
+    source: ImageSet,
+    steps: int,
+    *,
+    after_step: Callable[[], None] = lambda: None,
+) -> list[float]:
     """Return how long each of so many steps takes."""
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +77,7 @@ def seconds_of_steps(settings: TrainSettings, source: ImageSet, steps: int) -> l
                 began = time.perf_counter()
                 runner.next()
                 seconds.append(time.perf_counter() - began)
+                after_step()
         distributed.largest(0.0)  # the first keeps the folder until all are done
     return seconds
 

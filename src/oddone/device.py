@@ -118,3 +118,13 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)) and bool(
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
     )
+
+
+def release_freed_memory() -> None:
+    """Ask the C library to return freed memory to the system, also from between what is in use.
+
+    What is freed and what is kept lie side by side. What is asked for next may not fit into the
+    gaps, and the process would grow by them. The system clears every page that comes back.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from oddone.device import release_freed_memory
 from oddone.encoders import Encoded, Network
 from oddone.training.parts import flow_back
 
@@ -62,8 +63,10 @@ class _OneByOne(torch.autograd.Function):
         network = ctx.in_chunks.network
         kept = [numbers.clone() for numbers in network.buffers()]
         for chunk, state, gradients in zip(ctx.chunks, ctx.states, flows, strict=True):
+            release_freed_memory()  # gaps that the chunk before has left, then those of this one
             with state.again(), torch.enable_grad():
                 encoded = ctx.in_chunks.encode(network, chunk)
+            release_freed_memory()
             flow_back(encoded, dict(zip(given, gradients, strict=True)))
         for numbers, before in zip(network.buffers(), kept, strict=True):
             numbers.copy_(before)  # the second passes are no news to batch norm
