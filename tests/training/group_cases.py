@@ -57,19 +57,18 @@ def step_of(case: Case, folder: Path) -> dict[str, Tensor]:
         batches = ExposedBatches.build(source, tiny_source(seed=5), settings)
     network = initial_network(source, settings)
     # In float64, as in float32 a ReLU near zero may open or close by the order of a sum.
-    network.encoder.double()
-    network.head.double()
+    network.double()
     network.register_forward_pre_hook(lambda _, images: (images[0].double(),))
     trainer = _Trainer.resume(network, batches, settings, run)
     trainer.network.train()
     with trainer._worker_threads() as workers:
         report = _StepRunner(trainer, workers).next()
-    found = {"loss": torch.tensor(report.loss)}
+    found = {"loss": torch.tensor(report.loss, dtype=torch.float64)}
     for name, weight in network.named_parameters():
         if weight.grad is not None:
             found[f"gradient of {name}"] = weight.grad
     for name, numbers in network.named_buffers():
-        found[f"statistics {name}"] = numbers.float()
+        found[f"statistics {name}"] = numbers
     return found
 
 

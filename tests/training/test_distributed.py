@@ -97,7 +97,7 @@ def test_a_step_of_several_processes_is_that_of_one(
     groups: Path, tmp_path: Path, name: str, size: int
 ) -> None:
     found = load_file(groups / str(size) / f"{name}.safetensors")
-    assert_same(found, step_of(CASES[name], tmp_path / "run"), most=1e-6)
+    assert_same(found, step_of(CASES[name], tmp_path / "run"), most=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)

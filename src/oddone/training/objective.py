@@ -116,7 +116,7 @@ def _upright_cross_entropy(
     """Return the cross-entropy of the upright rows; 0 where there are none."""
     assert network.classifier is not None  # noqa: S101  (there is one for this objective)
     labels = rows.labels.masked_fill(rows.poses != 0, NO_CLASS)
-    logits = network.classifier(features.float())
+    logits = network.classifier(features.to(network.classifier.weight))
     total = cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="sum")
     return total / (labels != NO_CLASS).sum().clamp(min=1)
 
@@ -124,7 +124,7 @@ def _upright_cross_entropy(
 def _cross_entropies(network: Network, features: Tensor, rows: Rows) -> dict[str, Tensor]:
     """Return the terms of the classifiers; only normal rows have a pose to predict."""
     assert network.classifier is not None  # noqa: S101  (there is one for this objective)
-    features = features.float()
+    features = features.to(network.classifier.weight)  # from half precision, if it is that
     logits = network.classifier(features)
     outlying = rows.labels == NO_CLASS
     terms = {"class": cross_entropy(logits, rows.labels, ignore_index=NO_CLASS)}
