@@ -1,15 +1,22 @@
 import os
 import platform
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from oddone.device import choose_device, keep_freed_memory, map_in_threads
+from oddone.device import (
+    choose_device,
+    keep_freed_memory,
+    map_in_threads,
+    release_freed_memory,
+)
 from oddone.errors import SettingsError
 
 CPU = torch.device("cpu")
@@ -126,8 +133,26 @@ def test_glibc_is_asked_to_keep_memory_and_others_are_left_alone(
 ) -> None:
     monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
     assert not keep_freed_memory()
+    monkeypatch.setattr("ctypes.CDLL", lambda _: pytest.fail("another C library was asked"))
+    release_freed_memory()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_glibc_understands() -> None:
     assert keep_freed_memory()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_freed_memory_between_what_is_in_use_is_given_back() -> None:
+    pieces = [torch.ones(2**14) for _ in range(1024)]  # 64 KiB each, too small to be mapped alone
+    kept = pieces[::2]
+    del pieces
+    before = resident_bytes()
+    release_freed_memory()
+    assert before - resident_bytes() > 2**24  # of the 2**25 that are free
+    assert len(kept) == 512
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
