@@ -502,17 +502,20 @@ def chunks_table() -> str:
     record = newest("chunks")
     table = [
         (
-            "| encoder | pixels | a whole batch | in chunks of "
-            f"{record['chunk']} | features and embeddings of all rows |"
+            "| encoder | pixels | steps | a whole batch | in chunks of "
+            f"{record['chunk']} | features and embeddings of all rows | over |"
         ),
-        "|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
-    table += [
-        f"| {row['encoder']} | {row['image_size']} | {row['whole_rows']:,} rows: "
-        f"{row['whole_mebibytes']:,.0f} MiB | {row['rows']:,} rows: "
-        f"{row['chunked_mebibytes']:,.0f} MiB | {row['embeddings_mebibytes']:.0f} MiB |"
-        for row in record["memory"]
-    ]
+    for row in record["memory"]:
+        for steps, key in (("the first", "first_step_mebibytes"), ("two", "mebibytes")):
+            whole, chunked = row[f"whole_{key}"], row[f"chunked_{key}"]
+            over = chunked - whole - row["embeddings_mebibytes"]
+            table.append(
+                f"| {row['encoder']} | {row['image_size']} | {steps} | {row['whole_rows']:,} rows: "
+                f"{whole:,.0f} MiB | {row['rows']:,} rows: {chunked:,.0f} MiB | "
+                f"{row['embeddings_mebibytes']:.0f} MiB | {over:+,.0f} MiB |"
+            )
     return "\n".join([*table, "", f"Record: {link_from(SCALE, record)}."]) + "\n"
 
 
