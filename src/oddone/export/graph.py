@@ -47,21 +47,29 @@ class DetectorGraph(nn.Module):
 
     def forward(self, images: UInt8[Tensor, "images height width 3"]) -> dict[str, Tensor]:
         """Return score, label and probabilities, and if calibrated p_value and anomalous."""
+        return self.decide(self.measure(self.embed(images)))
+
+    def embed(self, images: UInt8[Tensor, "images height width 3"]) -> EmbeddedViews:
+        """Return what the network makes of the views of images."""
         square = (
             images.permute(0, 3, 1, 2) if self.fixed_size else central_square(images, self.size)
         )
         shown = self.views(square.float() / 255)
-        embedded = EmbeddedViews.of(
-            self.network(shown.flatten(0, 1)), self.classifier, shown.shape[:2]
-        )
+        return EmbeddedViews.of(self.network(shown.flatten(0, 1)), self.classifier, shown.shape[:2])
+
+    def measure(self, embedded: EmbeddedViews) -> MeasuredViews:
+        """Return all that rules and labels are made of."""
         first, compared = embedded.embeddings[0], embedded.in_space(self.space)
-        views = MeasuredViews(
+        return MeasuredViews(
             self.distances(compared),
             self._logits(embedded),
             first,
             None if self.references is None else neighbour_scores(self.references, first),
             compared[self.upright],
         )
+
+    def decide(self, views: MeasuredViews) -> dict[str, Tensor]:
+        """Return the outputs by name."""
         by_rule = views.rule_scores(self.rules, self.fuse, self.distances.of_upright)
         scores = sum_of_rules(by_rule, self.rules)
         probabilities = views.probabilities(self.fuse)

@@ -3,12 +3,13 @@
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import torch
+from torch import nn
 
 import oddone
 from oddone.detector import Calibration, Detector
@@ -68,19 +69,25 @@ def facts_of(
 
 def to_program(detector: Detector, *, fixed_size: bool) -> torch.export.ExportedProgram:
     """Return the detector as `torch.export` traces it, for any number of images."""
-    graph = DetectorGraph(detector.to("cpu"), fixed_size=fixed_size).eval()
-    graph.requires_grad_(requires_grad=False)
-    size = detector.image_size
+    graph = DetectorGraph(detector.to("cpu"), fixed_size=fixed_size)
+    try:
+        return traced(graph, detector.image_size, fixed_size=fixed_size)
+    except Exception as error:  # whatever the code of an encoder and the tracer raise
+        raise _not_traceable(detector, error) from error
+
+
+def traced(graph: nn.Module, image_size: int, *, fixed_size: bool) -> torch.export.ExportedProgram:
+    """Return a module from images to outputs as a program, for any number of images."""
+    graph.eval().requires_grad_(requires_grad=False)
     axes = AXES[:1] if fixed_size else AXES
     dims = {axis: torch.export.Dim(name) for axis, name in enumerate(axes)}
     # Neither square nor of the final size: what is equal by chance would be taken for a rule.
-    shape = (3, size, size, 3) if fixed_size else (3, size + 3, size + 5, 3)
-    example = torch.zeros(shape, dtype=torch.uint8)
-    try:
-        with _quietly(), torch.no_grad():
-            return torch.export.export(graph, (example,), dynamic_shapes=(dims,))
-    except Exception as error:  # whatever the code of an encoder and the tracer raise
-        raise _not_traceable(detector, error) from error
+    shape = (3, image_size, image_size, 3)
+    if not fixed_size:
+        shape = (3, image_size + 3, image_size + 5, 3)
+    with _quietly(), torch.no_grad():
+        example = torch.zeros(shape, dtype=torch.uint8)
+        return torch.export.export(graph, (example,), dynamic_shapes=(dims,))
 
 
 def to_onnx(program: torch.export.ExportedProgram, detector: Detector) -> OnnxModel:
@@ -89,20 +96,11 @@ def to_onnx(program: torch.export.ExportedProgram, detector: Detector) -> OnnxMo
     onnxruntime_package()  # which is needed next, and missing should be told now
     names = SCORED if detector.calibration is None else DECIDED
     try:
-        with _quietly(), torch.no_grad():
-            exported = torch.onnx.export(
-                program,
-                input_names=[INPUT],
-                output_names=list(names),
-                opset_version=OPSET,
-                dynamo=True,
-                verbose=False,
-            )
+        model = converted(program, names)
+    except SettingsError:
+        raise
     except Exception as error:  # whatever the converter raises for an operation it does not know
         raise _not_traceable(detector, error) from error
-    if exported is None:
-        raise SettingsError("torch.onnx.export returned nothing; install a newer torch")
-    model = exported.model_proto
     network_nodes = tuple(
         node.name
         for node in model.graph.node
@@ -110,6 +108,22 @@ def to_onnx(program: torch.export.ExportedProgram, detector: Detector) -> OnnxMo
     )
     _clean(model)
     return OnnxModel(model, network_nodes)
+
+
+def converted(program: torch.export.ExportedProgram, names: Sequence[str]) -> "ModelProto":
+    """Return a program as a model whose outputs have these names."""
+    with _quietly(), torch.no_grad():
+        exported = torch.onnx.export(
+            program,
+            input_names=[INPUT],
+            output_names=list(names),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    if exported is None:
+        raise SettingsError("torch.onnx.export returned nothing; install a newer torch")
+    return exported.model_proto
 
 
 def set_calibration(model: "ModelProto", calibration: Calibration, n_classes: int) -> None:
