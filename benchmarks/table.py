@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engines_table import costs_table, engines_table, first_verdict_table
+from parity_table import parity_table
 from torture import summed
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +43,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
             "quality": quality_table(),
             "adaptive": adaptive_table(),
             "export": export_table(),
+            "parity": parity_table(_by_date("parity", "quality"), partial(link_from, PERFORMANCE)),
             "speed": speed_table(),
         },
         SCALE: {

@@ -1,0 +1,75 @@
+"""The table of docs/performance.md on parity: exported graphs beside the detectors themselves."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+Record = dict[str, Any]
+Link = Callable[[Record], str]
+
+
+def parity_table(records: Sequence[Record], link: Link) -> str:
+    """Return how far scores are off, and how many labels and verdicts are others, by encoder.
+
+    An encoder's figures are those of its newest record; the records come with the newest last.
+    """
+    newest: dict[str, tuple[Record, list[Record]]] = {}
+    for record in records:
+        for encoder, rows in groupby(record["rows"], key=lambda row: row["encoder"]):
+            newest[encoder] = record, list(rows)
+    table = [
+        (
+            "| encoder | file | detectors | scores off, at most | sums of rules off, at most | "
+            "other labels | other verdicts |"
+        ),
+        "|---|---|---|---|---|---|---|",
+    ]
+    shown: list[Record] = []
+    for _, rows in newest.values():
+        for file in ("onnx", "pt2"):
+            of_file = [row for row in rows if row["file"] == file]
+            if of_file:
+                table.append(_line(of_file))
+        shown += rows
+    files = {record["file"]: record for record, _ in newest.values()}
+    machines = sorted({record["machine"]["processor"] for record in files.values()})
+    source = (
+        f"{_others(shown)} On one thread of {' and '.join(f'an {name}' for name in machines)}, "
+        f"seed 0; record{'s' if len(files) > 1 else ''}: {', '.join(map(link, files.values()))}."
+    )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def _line(rows: Sequence[Record]) -> str:
+    """Return the line of one encoder and kind of file."""
+    relative = max(row["largest_score"] for row in rows if len(row["rules"]) == 1)
+    # A sum of rules is zero for a usual image: relative to that, any difference is large.
+    spread = max(row["largest_apart"] / row["deviation"] for row in rows if len(row["rules"]) > 1)
+    cells = (
+        f"{rows[0]['encoder']}, {rows[0]['size']} pixels",
+        rows[0]["file"],
+        f"{len(rows)}",
+        f"{relative:.1e}",
+        f"{spread:.1e} deviations",
+        f"{sum(row['labels'] for row in rows)}",
+        f"{sum(row['verdicts'] for row in rows)}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _others(rows: Sequence[Record]) -> str:
+    """Return how many labels and verdicts are others, and how near they were to being so."""
+    images = sum(row["images"] for row in rows)
+    labels, verdicts = (
+        [margin for row in rows for margin in row[f"margins_of_other_{name}"]]
+        for name in ("labels", "verdicts")
+    )
+    told = f"Of {images:,} verdicts, {len(labels)} labels and {len(verdicts)} decisions are others."
+    if labels:
+        told += (
+            f" Where a label is another, the two likeliest classes were at most "
+            f"{max(labels):.1e} apart."
+        )
+    if verdicts:
+        told += f" Where a decision is, the score was within {max(verdicts):.1e} of the threshold."
+    return told
