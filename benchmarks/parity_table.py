@@ -31,10 +31,12 @@ def parity_table(records: Sequence[Record], link: Link) -> str:
             if of_file:
                 table.append(_line(of_file))
         shown += rows
+    near_zero = max(row["largest_score"] for row in shown if len(row["rules"]) > 1)
     files = {record["file"]: record for record, _ in newest.values()}
     machines = sorted({record["machine"]["processor"] for record in files.values()})
     source = (
-        f"{_others(shown)} On one thread of {' and '.join(f'an {name}' for name in machines)}, "
+        f"{_others(shown)} Relative to its own value, a sum of rules near zero is off by up to "
+        f"{near_zero:.1e}. On one thread of {' and '.join(f'an {name}' for name in machines)}, "
         f"seed 0; record{'s' if len(files) > 1 else ''}: {', '.join(map(link, files.values()))}."
     )
     return "\n".join([*table, "", source]) + "\n"
