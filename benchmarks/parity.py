@@ -183,7 +183,7 @@ def tiny_dinov2(folder: Path) -> str:
     logging.disable_progress_bar()
     torch.manual_seed(0)
     transformers.AutoModel.from_config(config).save_pretrained(folder)
-    preprocessor = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "crop_size": 28}
+    preprocessor = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 28}
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     return f"transformers:{folder}"
 
