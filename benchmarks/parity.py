@@ -69,9 +69,9 @@ ENCODERS = {
     "efficientnet-lite0": Parity(32),
     "efficientnet-lite1": Parity(32),
     "efficientnet-lite2": Parity(32),
-    "resnet18": Parity(8),
-    "resnet34": Parity(8),
-    "resnet50": Parity(8),
+    "resnet18": Parity(16),
+    "resnet34": Parity(16),
+    "resnet50": Parity(16),
 }
 """Images of large networks are small, so that one core does all in minutes. `transformers` is a
 tiny DINOv2."""
