@@ -1,10 +1,10 @@
 """The tables of docs/scale.md: what engines reach, and what so many images cost."""
 
 from collections.abc import Callable
-from typing import Any
+
+from pages import Record
 
 IMAGES = (10**6, 10**8, 10**10)
-Record = dict[str, Any]
 Link = Callable[[Record], str]
 
 

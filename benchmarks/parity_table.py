@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
-Record = dict[str, Any]
+from pages import Record
+
 Link = Callable[[Record], str]
 
 

@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 
 import measure
-import table
+import pages
+import reliability_tables
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder that records are written to, and read from, in a test."""
     monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(table, "ROOT", tmp_path)
-    monkeypatch.setattr(table, "RELIABILITY", tmp_path / "docs" / "reliability.md")
+    monkeypatch.setattr(pages, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    page = tmp_path / "docs" / "reliability.md"
+    monkeypatch.setattr(reliability_tables, "RELIABILITY", page)
     return tmp_path / "results"
 
 
@@ -31,7 +33,7 @@ def test_a_record_says_what_was_measured_on_what_and_with_what(
     assert (record["seed"], record["rows"]) == (3, 2048)
     assert list(record["machine"]) == ["system", "processor", "threads", "gpu"]
     assert list(record["versions"]) == ["python", "oddone", "torch", "numpy"]
-    assert table.newest("loss") == record | {"file": f"results/{path.name}"}
+    assert pages.newest("loss") == record | {"file": f"results/{path.name}"}
 
 
 def test_the_newest_record_is_the_one_with_the_latest_date(results: Path) -> None:
@@ -39,7 +41,7 @@ def test_the_newest_record_is_the_one_with_the_latest_date(results: Path) -> Non
     for name, hour in (("2026-11-16", 4), ("2026-11-16-060000", 6), ("2026-11-16-050000", 5)):
         content = {"date": f"2026-11-16T0{hour}:00:00+00:00"}
         (results / f"{name}-speed-loss.json").write_text(json.dumps(content))
-    assert table.newest("loss")["file"] == "results/2026-11-16-060000-speed-loss.json"
+    assert pages.newest("loss")["file"] == "results/2026-11-16-060000-speed-loss.json"
 
 
 def test_the_faults_that_were_tried_are_a_table_with_their_sums(results: Path) -> None:
@@ -47,7 +49,7 @@ def test_the_faults_that_were_tried_are_a_table_with_their_sums(results: Path) -
     measure.write_measurements(
         "torture", kind="reliability", seed=0, packages=[], share=0.5, part="kill", trials=trials
     )
-    lines = table.faults_table().splitlines()
+    lines = reliability_tables.faults_table().splitlines()
     assert lines[2:4] == ["| kill | fit, train | 1,234 | 5 |", "| all |  | 1,234 | 5 |"]
     assert lines[-1].startswith("kill: 50% of the long form. On an ")
     (path,) = results.iterdir()

@@ -1,0 +1,63 @@
+"""Tables of docs/reliability.md: faults that were tried, and an hour of soak."""
+
+from itertools import groupby
+
+from pages import RELIABILITY, Record, by_date, made_on
+from torture import summed
+
+
+def faults_table() -> str:
+    """Return how often each fault was tried, and how often what was promised did not hold."""
+    records = {record["part"]: record for record in by_date("torture", "reliability")}
+    trials = summed(
+        [
+            {"name": name, **row}
+            for record in records.values()
+            for name, row in record["trials"].items()
+        ]
+    ).items()
+    groups = {
+        kind: list(members)
+        for kind, members in groupby(trials, key=lambda trial: trial[0].split(": ")[0])
+    }
+    table = ["| fault | of or with | times | failed |", "|---|---|---|---|"]
+    for kind, members in (groups | {"all": trials}).items():
+        names = ", ".join(name.removeprefix(f"{kind}: ") for name, _ in members)
+        tried, failed = (sum(row[column] for _, row in members) for column in ("tried", "failed"))
+        table.append(f"| {kind} | {'' if kind == 'all' else names} | {tried:,} | {failed:,} |")
+    sources = " ".join(
+        f"{record['part'] or 'All'}: {record['share']:.0%} of the long form. "
+        f"{made_on(RELIABILITY, record)}"
+        for record in records.values()
+    )
+    return "\n".join([*table, "", sources]) + "\n"
+
+
+def soak_table() -> str:
+    """Return what grew and what slowed down while processes worked side by side."""
+    records = {tuple(record["processes"]): record for record in by_date("soak", "reliability")}
+    return "\n".join(map(_soak_of, records.values()))
+
+
+def _soak_of(record: Record) -> str:
+    table = [
+        "| process | images | memory | growth an hour (95 %) | files | threads | images/s of CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in record["processes"].items():
+        memory = found["resident_mebibytes"]
+        growth = memory["slope"]
+        cells = [
+            f"{found['images']:,}",
+            f"{memory['last_tenth']:,.0f} MiB, at most {memory['most']:,.0f}",
+            f"{growth['per_hour']:+.1f} MiB ({growth['low']:+.1f} to {growth['high']:+.1f})",
+            *(
+                f"{found[what]['first_tenth']:g} to {found[what]['last_tenth']:g}"
+                for what in ("descriptors", "threads", "images_per_cpu_second")
+            ),
+        ]
+        table.append(f"| {name} | {' | '.join(cells)} |")
+    faults = "; ".join(record["faults"]) or "none"
+    length = f"{record['minutes']:g} minutes, the first {record['warm_up']:.0%} of them warm-up."
+    source = f"{length} Faults: {faults}. {made_on(RELIABILITY, record)}"
+    return "\n".join([*table, "", source]) + "\n"
