@@ -2,7 +2,7 @@
 
 import statistics
 
-from pages import PERFORMANCE, README, Record, by_date, link_from, newest
+from pages import PERFORMANCE, README, Record, by_date, link_from, made_on, newest
 
 
 def photographs_table() -> str:
@@ -22,6 +22,22 @@ def photographs_table() -> str:
         f"{machine['threads']} threads of an {machine['processor']}, seed {record['seed']}; "
         f"record: {link_from(README, record)}."
     )
+    return "\n".join([*table, "", source]) + "\n"
+
+
+def many_photographs_table() -> str:
+    """Return what fitting ever more photographs takes."""
+    record = newest("many_photographs")
+    table = [
+        "| photographs | processor time | memory of its own | with pages of the cache |",
+        "|---|---|---|---|",
+    ]
+    table += [
+        f"| {row['photographs']:,} | {row['processor_seconds']:.0f} s | "
+        f"{row['private_mebibytes']:,.0f} MiB | {row['resident_mebibytes']:,.0f} MiB |"
+        for row in record["rows"]
+    ]
+    source = f"{record['encoder']}, {record['image_size']} pixels. {made_on(PERFORMANCE, record)}"
     return "\n".join([*table, "", source]) + "\n"
 
 

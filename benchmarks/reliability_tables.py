@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from pages import RELIABILITY, Record, by_date, made_on
+from pages import RELIABILITY, by_date, made_on, newest
 from torture import summed
 
 
@@ -35,11 +35,7 @@ def faults_table() -> str:
 
 def soak_table() -> str:
     """Return what grew and what slowed down while processes worked side by side."""
-    records = {tuple(record["processes"]): record for record in by_date("soak", "reliability")}
-    return "\n".join(map(_soak_of, records.values()))
-
-
-def _soak_of(record: Record) -> str:
+    record = newest("soak", "reliability")
     table = [
         "| process | images | memory | growth an hour (95 %) | files | threads | images/s of CPU |",
         "|---|---|---|---|---|---|---|",

@@ -19,6 +19,7 @@ from parity_table import parity_table
 from quality_tables import (
     demo_table,
     estimates_table,
+    many_photographs_table,
     photographs_table,
     quality_table,
     rules_table,
@@ -47,6 +48,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
         README: {"photographs": photographs_table(), "demo": demo_table()},
         PERFORMANCE: {
             "rules": rules_table(),
+            "many photographs": many_photographs_table(),
             "estimates": estimates_table(),
             "quality": quality_table(),
             "adaptive": adaptive_table(),
