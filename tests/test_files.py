@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from oddone.files import (
     file_beside,
+    folder_beside,
     read_regular,
     remove_leftovers,
     write_atomic,
@@ -79,9 +80,15 @@ def test_leftovers_are_removed_unless_somebody_writes_them(
     monkeypatch.setattr("oddone.files.YOUNG_SECONDS", -1.0)
     left = tmp_path / f".oddone-{'0' * 16}.part"
     left.touch()
-    with file_beside(tmp_path / "a.csv") as part:
+    left_folder = tmp_path / f".oddone-{'1' * 16}.part"
+    left_folder.mkdir()
+    (left_folder / "a.png").touch()
+    with file_beside(tmp_path / "a.csv") as part, folder_beside(tmp_path / "b") as folder:
+        (folder / "a.png").touch()
         remove_leftovers(tmp_path)
-        assert list(tmp_path.iterdir()) == [part]
+        assert sorted(tmp_path.iterdir()) == sorted((part, folder))
+        assert len(list(folder.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
     remove_leftovers(tmp_path / "nowhere")
 
 

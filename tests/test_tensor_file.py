@@ -208,6 +208,64 @@ def test_the_header_is_checked_before_the_rest_is_read(tmp_path: Path) -> None:
         TensorFile.read(path)
 
 
+def file_with_header(path: Path, header: bytes) -> Path:
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (
+            b'{"__metadata__":{"a":"' + b"x" * 2**23 + b'"}}',
+            "damaged: its header would have 8,388,633 bytes, more than 8,388,608; copy it again",
+        ),
+        (
+            b'{"__metadata__":{' + b",".join(b'"%x":""' % n for n in range(140_000)) + b"}}",
+            "not ours: its header has 139,999 commas, more than 131,072",
+        ),
+        (  # where "data_offsets" is written so that a search for it finds nothing
+            b"{"
+            + b",".join(
+                b'"%x":{"dtype":"U8","shape":[0],"data_\\u006fffsets":[0,0]}' % n
+                for n in range(40_000)
+            )
+            + b"}",
+            "not ours: its header has 159,999 commas, more than 131,072",
+        ),
+    ],
+    ids=["long", "entries", "tensors"],
+)
+def test_a_header_that_would_take_gigabytes_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, reason: str
+) -> None:
+    path = file_with_header(tmp_path / "a.safetensors", header)
+    monkeypatch.setattr("oddone.tensor_file.load", lambda _: pytest.fail("it is parsed"))
+    with pytest.raises(ArtifactError, match=f"^{re.escape(f'{path} is {reason}')}$"):
+        TensorFile.read(path)
+
+
+def test_thousands_of_classes_tensors_and_long_paths_are_read(tmp_path: Path) -> None:
+    tensors = {f"exp_avg.encoder.layer.{n}.weight": torch.zeros(1, 1, 1, 1) for n in range(5000)}
+    about = {
+        "classes": [f"tench number {number}, Tinca tinca" for number in range(20_000)],
+        "paths": [f"{'folder/' * 30}{number}.jpg" for number in range(5000)],
+    }
+    path = tmp_path / "a.safetensors"
+    write_tensors(path, tensors, about)
+    file = TensorFile.read(path)
+    assert len(file.tensors) == 5000
+    assert json.loads(file.header["paths"]) == about["paths"]
+
+
+def test_what_nobody_could_read_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    for about in ({"paths": ["x" * 2000] * 5000}, {"classes": [""] * 200_000}):
+        with pytest.raises(ArtifactError, match=f"{path} cannot be written.*more than .*shorten"):
+            write_tensors(path, {}, about)
+    assert not path.exists()
+
+
 def test_settings_larger_than_any_are_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     with path.open("wb") as file:

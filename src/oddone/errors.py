@@ -8,7 +8,7 @@
     ├── DivergedError    training has left the numbers; earlier checkpoints are good
     └── ProcessError     another process of the run has ended, or cannot be reached
 
-    SettingsWarning (UserWarning)    legal settings that the paper advises against
+    SettingsWarning (UserWarning)    legal settings that the paper advises against, or costly ones
     DataWarning (UserWarning)        data that support what was asked, but barely
 
 Every message names the thing, the number and the fix. For a mistyped word, `did_you_mean` is the
@@ -61,7 +61,7 @@ class ProcessError(OddOneError):
 
 
 class SettingsWarning(UserWarning):
-    """The settings are legal, but outside what the paper's analysis covers."""
+    """The settings are legal, but outside what the paper's analysis covers, or of high cost."""
 
 
 class DataWarning(UserWarning):
@@ -101,8 +101,16 @@ def describe_os_error(error: OSError) -> str:
     """
     what = error.strerror or str(error) or type(error).__name__
     where = "" if error.filename is None else f"{error.filename}: "
-    fix = _FIXES.get(error.errno or 0, "choose another file or folder")
-    return f"{where}{what}; {fix}"
+    return f"{where}{what}; {os_error_fix(error)}"
+
+
+def os_error_fix(error: OSError) -> str:
+    """Return what to do about what the system refuses, which depends on why it does.
+
+    >>> os_error_fix(OSError(errno.EROFS, "Read-only file system"))
+    'choose a place that can be written to'
+    """
+    return _FIXES.get(error.errno or 0, "choose another file or folder")
 
 
 def closest_match(word: str, choices: Iterable[str]) -> str | None:

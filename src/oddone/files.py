@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -69,14 +70,13 @@ def file_beside(path: Path) -> Iterator[Path]:
     No other file has its name, not even that of another process that writes the same `path`. If it
     is still there in the end, it is removed. Meanwhile it is locked, for `remove_leftovers`.
     """
-    part = path.with_name(f".oddone-{secrets.token_hex(8)}.part")
+    part = _name_beside(path)
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
     try:
         if sys.platform == "win32":  # where a file that is open cannot be renamed
             os.close(descriptor)
         else:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _try_to_lock(descriptor)
         yield part
     finally:
         part.unlink(missing_ok=True)  # on a full disk it would be in the way
@@ -84,22 +84,52 @@ def file_beside(path: Path) -> Iterator[Path]:
             os.close(descriptor)
 
 
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside `path`, to be filled and then renamed; the same holds for it."""
+    part = _name_beside(path)
+    part.mkdir()
+    descriptor = None
+    try:
+        if sys.platform != "win32":
+            descriptor = os.open(part, os.O_RDONLY)
+            _try_to_lock(descriptor)
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _name_beside(path: Path) -> Path:
+    return path.with_name(f".oddone-{secrets.token_hex(8)}.part")
+
+
+def _try_to_lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def is_leftover(name: str) -> bool:
-    """Return whether a file of that name is, or was, being written by `file_beside`."""
+    """Return whether a file or folder of that name is, or was, being written beside another."""
     return _BESIDE.fullmatch(name) is not None
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what `file_beside` has left in a folder because its process was killed."""
+    """Remove what `file_beside` and `folder_beside` have left in a folder when they were killed."""
     if sys.platform == "win32" or not folder.is_dir():
         return
     for part in [path for path in folder.iterdir() if is_leftover(path.name)]:
         with suppress(OSError):  # it is locked, so somebody writes it; or it is gone
             if time.time() - part.stat().st_mtime < YOUNG_SECONDS:
                 continue  # and is perhaps not locked yet
-            with part.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                part.unlink()
+            descriptor = os.open(part, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+            finally:
+                os.close(descriptor)
 
 
 @contextmanager
@@ -188,12 +218,16 @@ def read_regular(path: Path, most: int) -> bytes:
 
 def check_sha256(path: Path, content: bytes, wanted: str) -> None:
     """Raise an ArtifactError unless a file's content has the SHA-256 that is wanted."""
+    compare_sha256(path, hashlib.sha256(content).hexdigest(), wanted)
+
+
+def compare_sha256(path: Path, found: str, wanted: str) -> None:
+    """Raise an ArtifactError unless the SHA-256 of a file, which was found, is the one wanted."""
     digits = wanted.strip().lower()
     if not _SHA256.fullmatch(digits):
         raise SettingsError(
             f"sha256={wanted!r}: give the 64 hexadecimal digits that sha256sum prints"
         )
-    found = hashlib.sha256(content).hexdigest()
     if found != digits:
         raise ArtifactError(
             f"{path} has the SHA-256 {found}, not {digits}; do not use it, and get it again"

@@ -24,10 +24,19 @@ Kind = TypeVar("Kind")
 DIGEST = "digest"
 """The entry of a safetensors file's header that tells of damage."""
 MOST_BYTES = 2**34
-MOST_HEADER_BYTES = 100_000_000
-"""As safetensors has it."""
+MOST_HEADER_BYTES = 2**23
+"""The paths of 5000 images that a detector remembers may have 1600 letters each."""
+MOST_COMMAS = 2**17
+"""In a header. A tensor has four, and no comma between two things can be hidden from a count: so
+there are few things to make of a header, however short each is."""
+NOT_FINITE = "has numbers that are not finite"
+"""What is wrong with a tensor from which no number could be computed."""
 MOST_LETTERS = 1000
 """Of the reason why a file is refused."""
+_USES_OF_EXPORTS = {
+    ".onnx": "score images by it with oddone score",
+    ".pt2": "load it with torch.export.load",
+}
 # Where each tensor ends, counted from the end of the header.
 _ENDS = re.compile(rb'"data_offsets":\s*\[\s*\d+\s*,\s*(\d{1,19})\s*\]')
 
@@ -41,7 +50,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
     }
     header = {name: json.dumps(value) for name, value in about.items()}
     header[DIGEST] = json.dumps(content_digest(copies, header))
-    write_atomic(path, _in_fixed_order(save(copies, header)))
+    content = _in_fixed_order(save(copies, header))
+    reason = _too_much(content[8 : _header_end(content)])
+    if reason is not None:
+        raise ArtifactError(
+            f"{path} cannot be written, as nobody could read it: {reason}; shorten the names of "
+            f"images and classes"
+        )
+    write_atomic(path, content)
 
 
 def content_digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
@@ -64,13 +80,28 @@ def _in_fixed_order(content: bytes) -> bytes:
     is the length of its header, the header as JSON padded to eight bytes, then all tensors, whose
     places are counted from the end of the header.
     """
-    end = 8 + int.from_bytes(content[:8], "little")
+    end = _header_end(content)
     header = json.loads(content[8:end])
     if "__metadata__" in header:
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[end:]
+
+
+def _header_end(content: bytes) -> int:
+    """Return where the header of a safetensors file ends, and its tensors begin."""
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def _too_much(header: bytes) -> str | None:
+    """Return why a header would take far more memory and time than it is long; None if not."""
+    if len(header) > MOST_HEADER_BYTES:
+        return f"its header has {len(header):,} bytes, more than {MOST_HEADER_BYTES:,}"
+    commas = header.count(b",")
+    if commas > MOST_COMMAS:
+        return f"its header has {commas:,} commas, more than {MOST_COMMAS:,}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -99,7 +130,7 @@ class TensorFile:
         content = _content(path)
         if sha256 is not None:
             check_sha256(path, content, sha256)
-        end = 8 + int.from_bytes(content[:8], "little")
+        end = _header_end(content)
         try:
             tensors = load(content)
         # A dtype that safetensors knows and torch does not is a KeyError, an impossible shape a
@@ -168,7 +199,7 @@ class TensorFile:
                 f"{name} is {tensor.dtype} {sizes}, not {dtype} [{', '.join(map(str, wish))}]"
             )
         if not tensor.isfinite().all():
-            raise self.not_finite(name)
+            raise self.inconsistent(f"{name} {NOT_FINITE}")
         return tensor
 
     def below(self, prefix: str) -> dict[str, Tensor]:
@@ -178,10 +209,6 @@ class TensorFile:
             for name, tensor in self.tensors.items()
             if name.startswith(prefix)
         }
-
-    def not_finite(self, name: str) -> ArtifactError:
-        """Return the error about a tensor from which no number could be computed."""
-        return self.inconsistent(f"{name} has numbers that are not finite")
 
     def inconsistent(self, reason: str) -> ArtifactError:
         """Return the error that says what does not fit together, in a line of bounded length."""
@@ -213,14 +240,24 @@ def _check_size(path: Path, file: BinaryIO, size: int) -> None:
         raise ArtifactError(f"{path} has {size:,} bytes, more than {MOST_BYTES:,}: it is not ours")
     start = file.read(9)
     if start[8:] not in {b"", b"{"}:
+        use = _USES_OF_EXPORTS.get(path.suffix.lower())
+        if use is not None:
+            raise ArtifactError(
+                f"{path} looks like a file of oddone export, from which no detector can be loaded; "
+                f"name the run or the .oddone file that it was made from, or {use}"
+            )
         raise ArtifactError(f"{path} is no safetensors file, so oddone did not write it")
     header_size = int.from_bytes(start[:8], "little")
     if min(header_size, size) > MOST_HEADER_BYTES:
         raise ArtifactError(
-            f"{path} is damaged: its header would have {header_size:,} bytes; copy it again"
+            f"{path} is damaged: its header would have {header_size:,} bytes, more than "
+            f"{MOST_HEADER_BYTES:,}; copy it again"
         )
     end = 8 + header_size  # of the header, after its own length
     header = start[8:] + file.read(max(0, min(header_size, size) - 1))
+    reason = _too_much(header)
+    if reason is not None:
+        raise ArtifactError(f"{path} is not ours: {reason}")
     whole = end + max(map(int, _ENDS.findall(header)), default=0)
     if size < whole:
         raise ArtifactError(

@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,30 @@ def png(width: int, height: int, colours: int, rows: bytes) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0)
     content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + content
+
+
+def jpeg_of_scans(
+    side: int, components: int, scans: Iterable[int], *, empty: bool = False
+) -> bytes:
+    """Return a black baseline JPEG with a scan for each of these components, or none of its data.
+
+    Its Huffman tables have a single symbol, the zero, which takes a bit.
+    """
+
+    def segment(marker: int, content: bytes) -> bytes:
+        return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
+
+    listed = b"".join(bytes((number + 1, 0x11, 0)) for number in range(components))
+    blocks = (-(-side // 8)) ** 2
+    data = b"" if empty else bytes(-(-2 * blocks // 8))
+    return (
+        b"\xff\xd8"
+        + segment(0xDB, b"\0" + bytes([1] * 64))
+        + segment(0xC0, struct.pack(">BHHB", 8, side, side, components) + listed)
+        + b"".join(segment(0xC4, bytes([table, 1, *[0] * 16])) for table in (0x00, 0x10))
+        + b"".join(segment(0xDA, bytes([1, number + 1, 0, 0, 63, 0])) + data for number in scans)
+        + b"\xff\xd9"
+    )
 
 
 def make_folder(root: Path, classes: dict[str, int], side: int = 40) -> Path:

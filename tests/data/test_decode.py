@@ -11,10 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import CORNERS, bomb_png, encoded, noise, png_without_palette, quarters
+from pictures import (
+    CORNERS,
+    bomb_png,
+    encoded,
+    jpeg_of_scans,
+    noise,
+    png_without_palette,
+    quarters,
+)
 from PIL import Image
 
 import oddone.data.decode as decoding
+from oddone.data import jpeg_scans
 from oddone.data.decode import (
     BrokenImageError,
     decode,
@@ -22,6 +31,8 @@ from oddone.data.decode import (
     shorter_side,
     without_warnings,
 )
+from oddone.data.jpeg2000_blocks import BYTES_PER_BLOCK, BYTES_PER_TILE, bytes_of_blocks
+from oddone.data.jpeg_scans import read_scans
 from oddone.data.limits import MemoryBudget, decoding_budget
 
 
@@ -285,20 +296,92 @@ def test_a_progressive_jpeg_is_not_gone_over_thousands_of_times() -> None:
         decode(content, 8)
 
 
-def test_a_scan_that_lies_across_two_chunks_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("components", [3, 4])
+def test_a_jpeg_with_a_scan_for_each_component_keeps_all_of_them(
+    components: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert decode(jpeg_of_scans(40, components, range(components)), 32).shape == (3, 32, 32)
+    monkeypatch.setattr("oddone.data.decode.BUDGET", MemoryBudget(2**20))
+    told = f"take {round(900 * 900 * 2 * components / 2**20)} MB to decode"
+    with pytest.raises(BrokenImageError, match=told):
+        decode(jpeg_of_scans(900, components, range(components)), 32)
+
+
+def test_a_jpeg_is_not_gone_over_hundreds_of_times_in_empty_scans() -> None:
+    content = jpeg_of_scans(10_000, 3, [0] * 600, empty=True)
+    assert len(content) < 10_000
+    with pytest.raises(BrokenImageError, match="600 scans of 10000 x 10000 pixels take too long"):
+        decode(content, 8)
+
+
+def test_scans_are_counted_wherever_chunks_end(monkeypatch: pytest.MonkeyPatch) -> None:
     content = encoded(noise(), "JPEG", progressive=True)
-    for chunk in (1, 2, 3, 7, 2**20):
-        monkeypatch.setattr(decoding, "_CHUNK", chunk)
-        assert decoding._count_scans(io.BytesIO(content)) == content.count(b"\xff\xda") == 10
+    for chunk in (1, 2, 3, 7, 100, 2**20):
+        monkeypatch.setattr(jpeg_scans, "CHUNK", chunk)
+        assert read_scans(io.BytesIO(content)) == (content.count(b"\xff\xda"), 3, True)
+        assert read_scans(io.BytesIO(jpeg_of_scans(40, 4, [1, 2, 3]))) == (3, 4, True)
+        assert read_scans(io.BytesIO(encoded(noise(), "JPEG"))) == (1, 3, False)
+
+
+def test_scans_of_a_thumbnail_or_behind_the_end_do_not_count() -> None:
+    inner = encoded(noise(), "JPEG", progressive=True)
+    for options, expected in (({}, (1, 3, False)), ({"progressive": True}, (10, 3, True))):
+        content = encoded(noise(), "JPEG", comment=inner, **options) + 99 * inner
+        assert read_scans(io.BytesIO(content)) == expected
+
+
+def test_a_jpeg_is_not_searched_in_millions_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = jpeg_of_scans(40, 3, range(3))
+    content = content[:-2] + b"\xff\xfe\0\2" * 500 + content[-2:]
+    assert decode(content, 8).shape == (3, 8, 8)
+    monkeypatch.setattr(jpeg_scans, "MOST_MARKERS", 400)
+    with pytest.raises(BrokenImageError, match="^it has over 400 parts$"):
+        decode(content, 8)
+
+
+@pytest.mark.parametrize("no_jp2", [True, False])
+def test_small_blocks_of_a_jpeg_2000_take_memory(
+    no_jp2: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = Image.new("RGB", (100, 100), "lime")
+    monkeypatch.setattr("oddone.data.decode.BUDGET", MemoryBudget(2**20))
+    assert (decode(encoded(picture, "JPEG2000", no_jp2=no_jp2), 8)[1] > 250).all()
+    for options in ({"codeblock_size": (4, 4)}, {"precinct_size": (8, 8), "num_resolutions": 2}):
+        content = encoded(picture, "JPEG2000", no_jp2=no_jp2, **options)
+        with pytest.raises(BrokenImageError, match="100 x 100 pixels take 1 MB to decode"):
+            decode(content, 8)
+
+
+def test_small_blocks_of_a_single_tile_or_component_are_found() -> None:
+    coding = b"\xff\x52\0\x0c\0\0\0\1\0\0%c%c\0\1"
+    size = struct.pack(">HHHIIIIIIIIH", 0xFF51, 47, 0, 90, 64, 0, 0, 64, 64, 0, 0, 3) + bytes(9)
+    main = b"\xff\x4f" + size + coding % (4, 4)
+    for small in (coding % (0, 0), b"\xff\x53\0\x09\0\0\0\0\0\0\1"):
+        tile = small + b"\xff\x93" + bytes(40)
+        part = struct.pack(">HHHIBB", 0xFF90, 10, 0, len(tile) + 12, 0, 1)
+        blank = struct.pack(">HHHIBBH", 0xFF90, 10, 0, 14, 0, 1, 0xFF93)
+        taken = bytes_of_blocks(io.BytesIO(main + blank + part + tile))
+        assert taken == 64 * 64 // 16 * 3 * BYTES_PER_BLOCK + 2 * BYTES_PER_TILE
+
+
+def test_many_tiles_of_a_jpeg_2000_take_memory() -> None:
+    content = bytearray(encoded(Image.new("RGB", (64, 64)), "JPEG2000", no_jp2=True))
+    place = content.index(b"\xff\x51") + 6
+    content[place : place + 8] = struct.pack(">II", 255, 255)
+    content[place + 16 : place + 24] = struct.pack(">II", 1, 1)
+    assert bytes_of_blocks(io.BytesIO(content)) > 700 * 2**20
 
 
 @pytest.mark.parametrize("as_bytes", [True, False])
-def test_a_file_is_not_read_in_millions_of_parts(tmp_path: Path, as_bytes: bool) -> None:
+def test_a_file_is_not_read_in_millions_of_parts(
+    tmp_path: Path, as_bytes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "MOST_READS", 10_000)  # of a million
     content = encoded(noise(), "JPEG")
-    for count in (10_000, 1_100_000):
+    for count in (5_000, 11_000):
         (tmp_path / "a.jpg").write_bytes(content[:2] + b"\xff" * count + content[2:])
         source = (tmp_path / "a.jpg").read_bytes() if as_bytes else tmp_path / "a.jpg"
-        refused = pytest.raises(BrokenImageError, match="it has over 1,000,000 parts")
+        refused = pytest.raises(BrokenImageError, match="it has over 10,000 parts")
         with refused if count > 10_000 else nullcontext():
             decode(source, 8)
 

@@ -209,7 +209,7 @@ def test_a_folder_without_pictures_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["000001.png", "sources.csv"])
-def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(
+def test_a_full_disk_is_named_and_leaves_no_half_of_a_folder(
     photos: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_path = Path.open
@@ -221,11 +221,20 @@ def test_a_full_disk_is_named_and_leaves_no_half_of_a_file(
         file.close()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "open", open_full)
+    monkeypatch.setattr(Path, "open", open_full)  # write_bytes calls it, too
     with pytest.raises(DataError, match=f"{name} cannot be written: No space left .*; make room"):
         fix_images(photos, tmp_path / "out", count=None, seed=0)
-    assert not (tmp_path / "out" / name).exists()
-    assert (tmp_path / "out" / "000000.png").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_what_a_killed_run_has_left_is_not_in_the_way(photos: Path, tmp_path: Path) -> None:
+    left = tmp_path / ".oddone-0123456789abcdef.part"
+    left.mkdir()
+    (left / "000000.png").write_bytes(b"half")
+    os.utime(left, (0, 0))
+    assert fix_images(photos, tmp_path / "out", count=2, seed=0).written == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "photos"]
 
 
 def test_names_that_are_too_long_are_errors(photos: Path, tmp_path: Path) -> None:

@@ -106,6 +106,6 @@ def test_a_list_that_cannot_be_read_is_named(root: Path, monkeypatch: pytest.Mon
         raise PermissionError(errno.EACCES, "Permission denied")
 
     (root / "list.txt").touch()
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr("oddone.data.imglist.open_regular", refuse)
     with pytest.raises(DataError, match="cannot read .*list.txt: Permission denied; name a list"):
         read_imglist(root / "list.txt")

@@ -251,8 +251,8 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_errors(tmp_path: Path) 
             load(f"{scheme}:{tmp_path}")
 
 
-@pytest.mark.parametrize("size", [0, -32])
-def test_a_size_below_one_is_an_error(size: int) -> None:
+@pytest.mark.parametrize("size", [0, -32, 10_001, 10**30])
+def test_a_size_that_no_image_has_is_an_error(size: int) -> None:
     with pytest.raises(SettingsError, match=f"size={size}"):
         load("fashion", size=size)
 
@@ -311,6 +311,21 @@ def test_a_pipe_is_no_file_of_arrays(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.npz")
     with pytest.raises(DataError, match="a.npz is no regular file; arrays: reads a file"):
         load(f"arrays:{tmp_path / 'a.npz'}")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("scheme", ["", "idx:", "svhn:"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a.npz", "a.npy", "train_32x32.mat", "a-images-idx3-ubyte", "a-images-idx3-ubyte.gz"),
+        *("a.tar", "a.parquet", "a.txt", "cifar-10-python.tar.gz"),
+    ],
+)
+def test_nobody_waits_for_a_pipe(tmp_path: Path, scheme: str, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=name):
+        load(f"{scheme}{tmp_path / name}")
 
 
 def test_names_that_are_too_long_are_an_error() -> None:

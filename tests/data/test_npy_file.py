@@ -39,6 +39,18 @@ def zipped(content: bytes, packer: int = zipfile.ZIP_DEFLATED) -> bytes:
     return stream.getvalue()
 
 
+def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    content = zipped(npy(header((1, 2)), b"ab"))
+    end = content.rindex(b"PK\5\6")
+    (start,) = struct.unpack("<I", content[end + 16 : end + 20])
+    listed = 2 * content[start:end]  # one array, listed twice
+    counts = struct.pack("<HHHHIIH", 0, 0, 2, 2, len(listed), start, 0)
+    (tmp_path / "a.npz").write_bytes(content[:start] + listed + b"PK\5\6" + counts)
+    for names in (["images"], []):
+        with pytest.raises(DataError, match=r"a\.npz .*it holds 'images' twice"):
+            read_npz(tmp_path / "a.npz", names)
+
+
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
 def test_what_numpy_writes_is_read(tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "a.npy", array)

@@ -57,6 +57,15 @@ def test_a_file_is_read_by_itself(tmp_path: Path) -> None:
     assert read_svhn(path).paths[0] == f"svhn:{path}[0]"
 
 
+def test_an_array_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    path = write_svhn(tmp_path / "a.mat")
+    path.write_bytes(path.read_bytes() + path.read_bytes()[128:])
+    assert len(read_svhn(path)) == 5  # what comes after both is not read
+    one = mat_file(tmp_path / "b.mat", *[matrix("X", (1, 1, 3, 1), element(2, b"abc"))] * 2)
+    with pytest.raises(DataError, match=r"b\.mat \(it holds X twice\)"):
+        read_svhn(one)
+
+
 @pytest.mark.parametrize("kind", ["u1", "i2", "f4", "f8"])
 @pytest.mark.parametrize("packed", [True, False])
 def test_labels_may_be_any_numbers_and_arrays_lie_in_any_order(

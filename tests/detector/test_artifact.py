@@ -34,6 +34,8 @@ from runs import tiny_settings
 
 Header = dict[str, Any]
 Tensors = dict[str, Tensor]
+RUNNING_MEAN = "network.encoder.stem.1.running_mean"
+RUNNING_VAR = "network.encoder.stem.1.running_var"
 
 
 @pytest.fixture(scope="session")
@@ -218,6 +220,26 @@ def test_a_written_file_is_alone(detector: Detector, tmp_path: Path) -> None:
 
 
 # Files that are missing, cut short, foreign, newer or damaged
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "use"),
+    [
+        ("d.onnx", b"\x08\x0a\x12\x06oddone", "score images by it with oddone score"),
+        ("d.PT2", b"PK\x03\x04\x00\x00\x00\x00\x00", "load it with torch.export.load"),
+    ],
+)
+def test_of_an_exported_file_the_detector_is_asked_for(
+    tmp_path: Path, name: str, start: bytes, use: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(start + bytes(100))
+    with pytest.raises(ArtifactError) as caught:
+        Detector.load(path)
+    assert str(caught.value) == (
+        f"{path} looks like a file of oddone export, from which no detector can be loaded; name "
+        f"the run or the .oddone file that it was made from, or {use}"
+    )
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -426,6 +448,9 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_entry("classes", ["a", "b"]), r"gaussians.mean is .*\[12, 8\], not .*\[8, 8\]"),
         (with_entry("classes", ["a", "b", "a"]), "the class 'a' is there twice"),
         (with_entry("classes", ["a", "b" * 5000, "c"]), "a class has a name of 5,000 characters"),
+        (with_entry("classes", ["a", "", "c"]), "a class has the empty name ''"),
+        (with_entry("classes", ["a", "b\x1b[2J", "c"]), r"'b\\x1b\[2J' has control characters"),
+        (with_entry("classes", ["a", "b\nc", "d"]), r"'b\\nc' has control characters"),
         (with_entry("image_size", 0), "image_size is 0: Expected `int` >= 1"),
         (with_entry("image_size", 10**9), "image_size is 1000000000: Expected `int` <= 1024"),
         (with_entry("image_size", 16.5), "image_size is 16.5: Expected `int`"),
@@ -473,7 +498,10 @@ def test_an_edited_header_or_tensor_is_altered(file: Path) -> None:
         (with_tensor("references.embeddings", spoilt), "references.embeddings .* not finite"),
         (with_tensor("network.head.2.bias", spoilt), "head.2.bias has .* not finite"),
         (with_tensor("network.head.2.bias", lambda b: b * torch.inf), "head.2.bias .* not finite"),
-        (with_tensor("network.encoder.stem.1.running_var", spoilt), "running_var has .* not fin"),
+        (with_tensor(RUNNING_VAR, spoilt), "running_var has .* not fin"),
+        (with_tensor(RUNNING_MEAN, lambda mean: mean + torch.inf), "running_mean .* not finite"),
+        (with_tensor(RUNNING_VAR, lambda var: var + torch.inf), "running_var .* not finite"),
+        (with_tensor(RUNNING_VAR, torch.neg), "stem.1.running_var has variances below 0"),
         (without("probe.bias"), "there is no probe.bias"),
         (with_tensor("gaussians.mean", Tensor.double), "torch.float64.*not torch.float32"),
         (with_tensor("gaussians.whitening", lambda w: w[0]), r"is torch.float32 \[8, 8\], not"),

@@ -5,9 +5,12 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load, save
+from torch import nn
 
 from oddone.data import ImageSet
-from oddone.encoders import TrainedNetwork, load_network, save_network
+from oddone.encoders import Network, TrainedNetwork, load_network, save_network
+from oddone.encoders.network import Centre
+from oddone.encoders.network_file import impossible_numbers
 from oddone.errors import ArtifactError
 from oddone.tensor_file import write_tensors
 from oddone.training import TrainSettings
@@ -92,6 +95,29 @@ def test_weights_that_do_not_fit_are_refused(file: Path) -> None:
     write_tensors(file, tensors, entries)
     with pytest.raises(ArtifactError, match=r"do not fit .* \(2 differ, such as 'head.0.bias'\)"):
         load_network(file)
+
+
+class Masked(nn.Module):
+    """An encoder with a mask of some attention, of which a file holds what is infinite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 5)
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+
+
+def test_a_mask_may_be_infinite_but_is_made_of_numbers() -> None:
+    encoder = Masked()
+    network = Network(encoder, Centre(5), 5)
+    assert list(impossible_numbers(network, network.state_dict())) == []
+    encoder.mask[0] = torch.nan
+    network.head.mean[0] = torch.inf
+    encoder.layer.bias.data[0] = -torch.inf
+    assert sorted(impossible_numbers(network, network.state_dict())) == [
+        "encoder.layer.bias has numbers that are not finite",
+        "encoder.mask has numbers that are not finite",
+        "head.mean has numbers that are not finite",
+    ]
 
 
 def test_an_encoder_of_the_format_before_has_no_digest_and_is_read(file: Path) -> None:

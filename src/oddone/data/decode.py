@@ -18,7 +18,9 @@ from PIL import Image, ImageFile, TiffImagePlugin
 
 from oddone.data.file_tree import stat_or_reason
 from oddone.data.formats import START, format_of, reader_or_reason
-from oddone.data.limits import LONGEST_REASON, decoding_budget
+from oddone.data.jpeg2000_blocks import bytes_of_blocks
+from oddone.data.jpeg_scans import Scans, read_scans
+from oddone.data.limits import LONGEST_REASON, DamagedFileError, decoding_budget
 from oddone.data.quiet_tiff import without_tiff_messages
 from oddone.errors import OddOneError
 from oddone.progress import Progress
@@ -29,7 +31,7 @@ BUDGET = decoding_budget()
 MOST_READS = 1_000_000
 """In how many parts a file may be read: of the tiniest, a decoder reads so many in a second."""
 MOST_SCANNED_PIXELS = 2**31
-"""Pixels of a progressive JPEG times its scans, each of which may go over all in a few bytes."""
+"""Pixels of a JPEG times its scans, each of which may go over all in a few bytes."""
 BATCH = 16  # items per task of a thread: starting a task takes as long as decoding a small picture
 
 # Bytes that a pixel takes at the worst moment, as measured: decoded, in RGB and upright; with alpha
@@ -37,12 +39,10 @@ BATCH = 16  # items per task of a thread: starting a task takes as long as decod
 _PER_PIXEL = 12
 _PER_PIXEL_WITH_ALPHA = 20
 _IN_THE_DECODER = {"WEBP": 12, "AVIF": 12, "JPEG2000": 12, "HEIF": 8}
-_OF_PROGRESSIVE_JPEG = 6  # two for each coefficient
+_PER_COEFFICIENT = 2  # bytes, for each component of a pixel
 _TILE_WIDTH, _TILE_LENGTH = 322, 323  # of a TIFF, whose tile may be larger than the picture
 
-_SCAN = b"\xff\xda"  # the marker with which a scan of a JPEG begins
-_CHUNK = 2**20  # bytes
-
+_JPEG = ("JPEG", "MPO")
 _ORIENTATION = 0x0112  # the EXIF tag, and the operation that undoes each of its values
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -119,10 +119,11 @@ def open_picture(
     """
     with _open(source, most_pixels) as image:
         width, height = image.size
-        _check_scans(image)
-        if at_least is not None and image.format in ("JPEG", "MPO"):
+        scans = _read_scans(image)
+        kept = width * height * _PER_COEFFICIENT * scans.components if scans and scans.kept else 0
+        if at_least is not None and image.format in _JPEG:
             image.draft(image.mode, (at_least, at_least))
-        taken = _bytes_to_decode(image, width * height)
+        taken = kept + _bytes_to_decode(image)
         if taken > BUDGET.total:
             raise BrokenImageError(
                 f"{width} x {height} pixels take {taken / 2**20:,.0f} MB to decode, more than "
@@ -132,38 +133,28 @@ def open_picture(
             yield to_rgb(image)
 
 
-def _check_scans(image: ImageFile.ImageFile) -> None:
-    """Raise a BrokenImageError for a JPEG that would be gone over so often that it takes minutes.
+def _read_scans(image: ImageFile.ImageFile) -> Scans | None:
+    """Return the scans of a JPEG. One that would be gone over for minutes is a BrokenImageError.
 
-    It takes a hundred bytes to go over all pixels once more. Programs write about ten scans.
+    It takes ten bytes to go over all pixels once more. Programs write about ten scans.
     """
-    if not image.info.get("progressive") or image.fp is None:
-        return
+    if image.format not in _JPEG or image.fp is None:
+        return None
     width, height = image.size
-    scans = _count_scans(cast("io.BufferedIOBase", image.fp))
-    if width * height * scans > MOST_SCANNED_PIXELS:
-        raise BrokenImageError(f"{scans:,} scans of {width} x {height} pixels take too long")
+    scans = read_scans(cast("io.BufferedIOBase", image.fp))
+    if width * height * scans.number > MOST_SCANNED_PIXELS:
+        raise BrokenImageError(f"{scans.number:,} scans of {width} x {height} pixels take too long")
+    return scans
 
 
-def _count_scans(stream: io.BufferedIOBase) -> int:
-    """Return how many scans a JPEG has; those of a thumbnail, or by chance behind it, count too."""
-    place, count, last = stream.tell(), 0, b""
-    stream.seek(0)
-    while part := stream.read(_CHUNK):
-        count += (last + part).count(_SCAN)
-        last = part[-1:]
-    stream.seek(place)
-    return count
-
-
-def _bytes_to_decode(image: ImageFile.ImageFile, whole_pixels: int) -> int:
+def _bytes_to_decode(image: ImageFile.ImageFile) -> int:
     """Return about how many bytes it takes to decode a picture, of which the header is read."""
     width, height = image.size  # as it will be decoded
     has_alpha = image.has_transparency_data or image.mode.startswith(("I", "F"))
     each = _PER_PIXEL_WITH_ALPHA if has_alpha else _PER_PIXEL
     taken = width * height * (each + _IN_THE_DECODER.get(image.format or "", 0))
-    if image.info.get("progressive"):
-        taken += whole_pixels * _OF_PROGRESSIVE_JPEG
+    if image.format == "JPEG2000":
+        taken += bytes_of_blocks(cast("io.BufferedIOBase", image.fp))
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         tile = int(image.tag_v2.get(_TILE_WIDTH, 0)) * int(image.tag_v2.get(_TILE_LENGTH, 0))
         taken += tile * _PER_PIXEL
@@ -338,6 +329,8 @@ def _open_header(stream: io.BufferedReader) -> ImageFile.ImageFile:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, DamagedFileError):
+        return str(error)
     if isinstance(error, MemoryError):
         return "it takes more memory than there is"
     if isinstance(error, OSError) and error.strerror:

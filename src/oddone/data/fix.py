@@ -9,9 +9,9 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -24,7 +24,8 @@ from oddone.data.decode import (
 )
 from oddone.data.formats import ENDINGS
 from oddone.data.image_set import BrokenFile
-from oddone.errors import DataError
+from oddone.errors import DataError, os_error_fix
+from oddone.files import folder_beside, remove_leftovers, sync_folder
 from oddone.progress import Progress
 
 SHORTER_SIDE = 256
@@ -52,31 +53,40 @@ def fix_images(
 
     `count` pictures are drawn with the seed, and others are drawn instead of broken ones. None
     takes all, in the order of their paths. `sources.csv` in `out` says where each came from.
+    The folder gets its name when all is in it.
     """
     paths = _draw_paths(folder, count, seed)
-    _make_empty(out)
-    wanted = len(paths) if count is None else count
-    resize = aliased_resize if aliased else fixed_resize
-    sources: list[str] = []
-    broken: list[BrokenFile] = []
-    while paths and len(sources) < wanted:
-        missing = wanted - len(sources)
-        batch, paths = paths[:missing], paths[missing:]
-        for path, small in _resize_files(folder, batch, resize):
-            if isinstance(small, BrokenFile):
-                broken.append(small)
-                continue
-            with _written(out / f"{len(sources):06d}.png") as file:
-                small.save(file, "PNG")
-            sources.append(path)
-            if progress is not None:
-                progress(len(sources), wanted, "pictures")
-    if not sources:
-        raise DataError(
-            f"none of the {len(broken)} files in {folder} can be read as a picture; the first is "
-            f"{broken[0].path}: {broken[0].reason}"
-        )
-    _write_sources(out / "sources.csv", sources)
+    _check_new(out)
+    with ExitStack() as stack:
+        with _os_errors_named(out):
+            remove_leftovers(out.parent)
+            part = stack.enter_context(folder_beside(out))
+        wanted = len(paths) if count is None else count
+        resize = aliased_resize if aliased else fixed_resize
+        sources: list[str] = []
+        broken: list[BrokenFile] = []
+        while paths and len(sources) < wanted:
+            missing = wanted - len(sources)
+            batch, paths = paths[:missing], paths[missing:]
+            for path, small in _resize_files(folder, batch, resize):
+                if isinstance(small, BrokenFile):
+                    broken.append(small)
+                    continue
+                name = f"{len(sources):06d}.png"
+                with _os_errors_named(out / name), (part / name).open("wb") as file:
+                    small.save(file, "PNG")
+                sources.append(path)
+                if progress is not None:
+                    progress(len(sources), wanted, "pictures")
+        if not sources:
+            raise DataError(
+                f"none of the {len(broken)} files in {folder} can be read as a picture; the first "
+                f"is {broken[0].path}: {broken[0].reason}"
+            )
+        with _os_errors_named(out / "sources.csv"):
+            _write_sources(part / "sources.csv", sources)
+        with _os_errors_named(out):
+            _install(part, out)
     return Fixed(len(sources), tuple(broken))
 
 
@@ -124,13 +134,14 @@ def _draw_paths(folder: Path, count: int | None, seed: int) -> list[str]:
     return sorted(paths, key=lambda path: hashlib.sha256(os.fsencode(f"{seed}/{path}")).digest())
 
 
-def _make_empty(out: Path) -> None:
+def _check_new(out: Path) -> None:
+    """Raise a DataError if there is something in the place of the folder, or if none can be."""
     try:
         if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise DataError(
                 f"{out} is there already and not empty; choose another folder or delete it"
             )
-        out.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
             f"{out} cannot be made ({error.strerror}); choose another folder"
@@ -158,20 +169,27 @@ def _write_sources(table: Path, sources: Sequence[str]) -> None:
     rows = csv.writer(text)
     rows.writerow(("picture", "source"))
     rows.writerows((f"{index:06d}.png", path) for index, path in enumerate(sources))
-    with _written(table) as file:
-        file.write(text.getvalue().encode("utf-8", "backslashreplace"))
+    table.write_bytes(text.getvalue().encode("utf-8", "backslashreplace"))
+
+
+def _install(part: Path, out: Path) -> None:
+    """Give a folder its name, once the disk has all that is in it."""
+    for path in part.iterdir():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    sync_folder(part)
+    if os.name == "nt" and out.exists():  # it is empty; elsewhere, it is replaced
+        out.rmdir()
+    part.rename(out)
+    sync_folder(out.parent)
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file. That it cannot be written is a DataError, and leaves no half of it."""
+def _os_errors_named(path: Path) -> Iterator[None]:
+    """Turn an OSError while a file or folder is written into a DataError that names it."""
     try:
-        with path.open("wb") as file:
-            yield file
+        yield
     except OSError as error:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
         raise DataError(
-            f"{path} cannot be written: {error.strerror or error}; make room there, or choose "
-            f"another folder (what is in {path.parent} now is not all)"
+            f"{path} cannot be written: {error.strerror or error}; {os_error_fix(error)}"
         ) from error

@@ -1,12 +1,13 @@
 """MNIST-style idx files, plain or compressed: grey images and their labels."""
 
 import gzip
-import io
 import math
+import os
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,6 +16,7 @@ from oddone.data.arrays import encode_labels, image_set
 from oddone.data.image_set import ImageSet, SplitName
 from oddone.data.limits import is_plausible
 from oddone.errors import DataError
+from oddone.files import open_regular
 
 PREFIXES = {"train": ("train",), "test": ("t10k", "test")}
 CHUNK = 2**20
@@ -89,15 +91,16 @@ def _labels_path(images: Path) -> Path | None:
 def _read_array(path: Path, dims: int) -> UInt8[np.ndarray, "..."]:
     """Return the array in a file: a magic number, the size of each dimension, then the bytes."""
     try:
-        stored = path.stat().st_size
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        with open_regular(path) as file:
+            stored = os.fstat(file.fileno()).st_size
+            stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
             return _parse_array(stream, path, dims, stored)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path} ({error}); get it from its authors") from error
 
 
 def _parse_array(
-    stream: gzip.GzipFile | io.BufferedReader, path: Path, dims: int, stored: int
+    stream: gzip.GzipFile | BinaryIO, path: Path, dims: int, stored: int
 ) -> UInt8[np.ndarray, "..."]:
     header = stream.read(4 + 4 * dims)
     if len(header) < 4 + 4 * dims or header[:4] != bytes((0, 0, _UNSIGNED_BYTES, dims)):

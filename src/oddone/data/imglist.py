@@ -10,6 +10,7 @@ from oddone.data.cache import ListedFile, Listing
 from oddone.data.folder import list_files, read_listing
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.errors import DataError
+from oddone.files import open_regular
 from oddone.progress import Progress
 
 _LABEL = re.compile(r"-1|0*[0-9]{1,9}")
@@ -48,7 +49,8 @@ def read_imglist(
 def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
     """Return the file names in the list, and their labels."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with open_regular(path) as file:
+            lines = file.read().decode("utf-8").splitlines()
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror}; name a list that you may read"

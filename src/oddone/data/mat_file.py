@@ -17,6 +17,7 @@ import numpy as np
 
 from oddone.data.limits import DamagedFileError, is_plausible
 from oddone.errors import DataError
+from oddone.files import open_regular
 
 HEADER = 128
 MOST_VARIABLES = 1000
@@ -59,7 +60,7 @@ class _Tag(NamedTuple):
 def read_mat_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
     """Return those of the named arrays that the file holds, as it stores their numbers."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             _check_header(file.read(HEADER))
             return _read_arrays(file, os.fstat(file.fileno()).st_size, names)
     # A ValueError: a name that is no text, or an empty array with sides beyond any memory.
@@ -80,6 +81,8 @@ def _read_arrays(file: BinaryIO, size: int, names: Collection[str]) -> dict[str,
         if tag.type == _MATRIX:
             named = _read_matrix(content, tag.length, names)
             if named is not None:
+                if named[0] in arrays:
+                    raise DamagedFileError(f"it holds {named[0]} twice")
                 arrays[named[0]] = named[1]
                 if isinstance(content, _Unpacked):
                     content.check_end()

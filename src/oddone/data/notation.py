@@ -37,6 +37,8 @@ EMBEDDED = ("fashion", "digits")
 REMOTE = ("folder", "flat", *PACKED)
 """The schemes of what may lie behind a URL."""
 DETECTOR_ENDING = ".oddone"
+LARGEST_SIZE = 10_000
+"""Of a side, in pixels: a single image of it takes 300 MB."""
 
 
 class Request(NamedTuple):
@@ -156,9 +158,11 @@ def describe_sources() -> list[SourceDescription]:
 
 
 def check_size(size: int | None) -> None:
-    """Raise a `SettingsError` if the size is not at least one pixel."""
+    """Raise a `SettingsError` if no image can have such a size."""
     if size is not None and size < 1:
         raise SettingsError(f"size={size}: images need at least 1 pixel")
+    if size is not None and size > LARGEST_SIZE:
+        raise SettingsError(f"size={size}: images have at most {LARGEST_SIZE} pixels a side")
 
 
 def parse(source: str, guess: Callable[[Path], str]) -> Request:

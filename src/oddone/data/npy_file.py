@@ -11,12 +11,13 @@ import zlib
 from collections.abc import Collection
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 
 from oddone.data.limits import LONGEST_REASON, DamagedFileError, is_plausible
 from oddone.errors import DataError
+from oddone.files import open_regular
 
 CHUNK = 2**20
 KINDS = "biufcUSmM"
@@ -41,13 +42,13 @@ class _Header(NamedTuple):
 def map_npy(path: Path) -> np.ndarray:
     """Return the array in a .npy file, memory-mapped."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             header = _read_header(file)
             start, size = file.tell(), os.fstat(file.fileno()).st_size
-        _check_size(header, size - start)
-        if size == start:
-            return np.empty(header.shape, header.dtype)  # nothing cannot be mapped
-        return np.memmap(path, header.dtype, "r", start, header.shape, header.order)
+            _check_size(header, size - start)
+            if size == start:
+                return np.empty(header.shape, header.dtype)  # nothing cannot be mapped
+            return np.memmap(file, header.dtype, "r", start, header.shape, header.order)
     except _DAMAGE as error:
         raise _unreadable(path, error) from error
 
@@ -56,10 +57,12 @@ def read_npz(path: Path, names: Collection[str]) -> dict[str, np.ndarray | None]
     """Return the arrays of a .npz file by name; those that are not asked for are None."""
     held: dict[str, np.ndarray | None] = {}
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             stored = os.fstat(file.fileno()).st_size
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
+                if name in held:  # to read one a thousand times takes a few bytes each
+                    raise DamagedFileError(f"it holds {name!r} twice")
                 if name in names:
                     held[name] = _read_member(archive, member, stored)
                 else:
@@ -100,7 +103,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, stored: int)
     return flat.view(header.dtype).reshape(header.shape, order=header.order)
 
 
-def _read_header(stream: BufferedIOBase) -> _Header:
+def _read_header(stream: BufferedIOBase | BinaryIO) -> _Header:
     version = np.lib.format.read_magic(stream)
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,

@@ -105,12 +105,15 @@ def images_in(piece: Piece) -> int:
 
 def share_of(pieces: Sequence[Piece], number: int, shares: int) -> Sequence[Piece]:
     """Return the share of that number, counted from 1, of pieces that follow each other."""
-    if shares > len(pieces):
-        raise SettingsError(
-            f"{shares} shards of {len(pieces):,} files leave some without any; choose at most "
-            f"{len(pieces):,} shards"
-        )
     total = len(pieces)
+    if shares > total:
+        s = "" if total == 1 else "s"
+        has_tars = any(isinstance(piece, PackedPiece) and piece.scheme == "tar" for piece in pieces)
+        raise SettingsError(
+            f"{shares:,} shards of {total:,} file{s} leave some without any"
+            f"{' (a tar is one piece, however many images it holds)' if has_tars else ''}; "
+            f"choose at most {total:,} shard{s}"
+        )
     return pieces[(number - 1) * total // shares : number * total // shares]
 
 

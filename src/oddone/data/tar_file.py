@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple, Protocol, cast, runtime_checkable
 
 from oddone.data.limits import MOST_RATIO, DamagedFileError, is_plausible
 from oddone.errors import DataError
+from oddone.files import open_regular
 
 BLOCK = 512
 CHUNK = 2**20
@@ -105,7 +106,7 @@ class Archive:
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
     """Yield the archive of a data set. Damage is a DataError."""
-    with _damage_named(str(path)), path.open("rb") as file:
+    with _damage_named(str(path)), open_regular(path) as file:
         stored = os.fstat(file.fileno()).st_size
         with _archive(file, stored, can_seek=True, most_members=MOST_MEMBERS) as archive:
             yield archive

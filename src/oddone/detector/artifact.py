@@ -24,7 +24,7 @@ from oddone.detector.references import References
 from oddone.detector.rules import StandardisedRule, check_rules
 from oddone.detector.view_embedder import Space, ViewEmbedder
 from oddone.encoders.network_file import network_header, rebuild_network
-from oddone.errors import ArtifactError, SettingsError
+from oddone.errors import ArtifactError, SettingsError, os_error_fix
 from oddone.fusion import FUSIONS, Fuse
 from oddone.tensor_file import TensorFile, content_digest, write_tensors
 from oddone.transforms import ViewSet
@@ -58,7 +58,7 @@ def save_parts(path: Path | str, parts: DetectorParts) -> None:
         write_tensors(Path(path), tensors, header)
     except OSError as error:
         raise ArtifactError(
-            f"{path} cannot be written: {error.strerror}; make room there, or choose another place"
+            f"{path} cannot be written: {error.strerror}; {os_error_fix(error)}"
         ) from error
 
 

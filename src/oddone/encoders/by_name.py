@@ -34,7 +34,7 @@ ENCODERS: dict[str, Callable[[int], nn.Module]] = {
     "resnet10-w32": lambda _image_size: resnet10(32),
     "resnet10-w16": lambda _image_size: resnet10(16),
     "poolnet": lambda _image_size: PoolNet(),
-    "poolnet-wide": lambda _image_size: PoolNet((32, 96, 192)),
+    "poolnet-wide": lambda _image_size: PoolNet((32, 128, 256)),
     "efficientnet-lite0": lambda _image_size: efficientnet_lite0(),
     "efficientnet-lite1": lambda _image_size: efficientnet_lite1(),
     "efficientnet-lite2": lambda _image_size: efficientnet_lite2(),

@@ -1,8 +1,6 @@
 """A trained network in one file: weights and JSON, nothing that could run."""
 
-import reprlib
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from oddone import __version__
+from oddone.data.class_names import class_name_faults
 from oddone.encoders.by_name import LARGEST_IMAGE_SIZE, feature_shape_of
-from oddone.encoders.network import ModelSettings, Network, TrainedNetwork, build_network
+from oddone.encoders.network import Centre, ModelSettings, Network, TrainedNetwork, build_network
 from oddone.encoders.transformers_encoder import (
     PREFIX,
     TransformersArchitecture,
@@ -21,15 +20,13 @@ from oddone.encoders.transformers_encoder import (
     build_transformers_encoder,
 )
 from oddone.errors import ArtifactError, SettingsError
-from oddone.tensor_file import DIGEST, TensorFile, write_tensors
+from oddone.tensor_file import DIGEST, NOT_FINITE, TensorFile, write_tensors
 from oddone.transforms import Rotations
 
 KIND = "encoder"
 FORMAT = 3
 WITHOUT_DIGEST = 2
 """The format before, which this version reads too."""
-LONGEST_CLASS_NAME = 4096
-"""As long as a path can be: a class may have the name of a folder."""
 LARGEST_LAYER = 2**30
 """The weights between two such layers are still as many as 64 bits can count."""
 OWN_ENCODER = "own:"
@@ -104,7 +101,8 @@ def rebuild_network(
     model = header.model
     if max(model.head_hidden, model.head_dim or 0) > LARGEST_LAYER:
         raise file.inconsistent(f"its head is too large ({model})")
-    _check_class_names(file, header.classes)
+    for fault in class_name_faults(header.classes):
+        raise file.inconsistent(fault)
     try:
         network = build_network(
             _encoder_of(file, header, len(weights)) if encoder is None else encoder,
@@ -131,15 +129,6 @@ def rebuild_network(
         header.image_size,
         header.data_fingerprint,
     )
-
-
-def _check_class_names(file: TensorFile, classes: tuple[str, ...]) -> None:
-    """Raise an ArtifactError unless each class has a name of its own that people can be shown."""
-    for name, classes_of_name in Counter(classes).items():
-        if classes_of_name > 1:
-            raise file.inconsistent(f"the class {reprlib.repr(name)} is there twice")
-        if len(name) > LONGEST_CLASS_NAME:
-            raise file.inconsistent(f"a class has a name of {len(name):,} characters")
 
 
 def _encoder_of(file: TensorFile, header: NetworkHeader, n_weights: int) -> str | nn.Module:
@@ -179,6 +168,22 @@ def mismatched_weights(expected: Mapping[str, Tensor], weights: Mapping[str, Ten
     )
 
 
+def impossible_numbers(network: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield what is wrong with numbers that no training leads to, for each tensor that has some."""
+    masks = {
+        name
+        for place, module in network.named_modules()
+        if not isinstance(module, Centre) and not hasattr(module, "running_var")
+        for name, _ in module.named_buffers(place, recurse=False)
+    }
+    for name, tensor in weights.items():
+        good = ~tensor.isnan() if name in masks else tensor.isfinite()  # a mask may be infinite
+        if not good.all():
+            yield f"{name} {NOT_FINITE}"
+        elif name.endswith("running_var") and (tensor < 0).any():
+            yield f"{name} has variances below 0"
+
+
 def _load_weights(
     file: TensorFile,
     network: Network,
@@ -199,12 +204,8 @@ def _load_weights(
             f"the weights in {file.path} do not fit {into} ({len(wrong)} differ, such as "
             f"{wrong[0]!r}){hint}"
         )
-    for name, tensor in weights.items():
-        if tensor.isnan().any():
-            raise file.not_finite(name)
-    for name, _ in network.named_parameters():
-        if not weights[name].isfinite().all():  # a buffer may be infinite, such as a mask
-            raise file.not_finite(name)
+    for fault in impossible_numbers(network, weights):
+        raise file.inconsistent(fault)
     network.load_state_dict(_tied_as_in(network, weights), assign=True)
 
 

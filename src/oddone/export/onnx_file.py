@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, get_type_hints
 
 import msgspec
 
+from oddone.data.class_names import class_name_faults
 from oddone.errors import ArtifactError, SettingsError
 from oddone.files import check_sha256, read_regular
 
@@ -213,8 +214,9 @@ def _contradictions(facts: OnnxFacts) -> Iterator[str]:
         yield f"its kind is {facts.kind[:40]!r}"
     if facts.format != FORMAT:
         yield f"its format is {facts.format}, and this oddone reads {FORMAT}: install a newer one"
-    if not facts.classes or len(set(facts.classes)) < len(facts.classes):
-        yield f"its {len(facts.classes)} classes are none, or two have one name"
+    if not facts.classes:
+        yield "it has no classes"
+    yield from class_name_faults(facts.classes)
     if not 1 <= facts.image_size <= LARGEST_IMAGE or not 1 <= facts.batch_size <= MOST_IMAGES:
         yield f"batches of {facts.batch_size} images of {facts.image_size} pixels are not read"
     if (facts.threshold is None) != (facts.thresholds is None):
