@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
+from torch import nn
 
 import oddone.estimator
 from oddone import OddOneClassifier, OddOneOutlierDetector
@@ -355,6 +356,16 @@ def test_clones_have_the_parameters_but_not_the_training(fitted: OddOneClassifie
     twin = clone(fitted)
     assert twin.get_params() == fitted.get_params()
     assert not hasattr(twin, "detector_")
+
+
+def test_an_encoder_of_ones_own_is_trained_and_cloned(
+    images: np.ndarray, names: np.ndarray
+) -> None:
+    encoder = nn.Sequential(nn.AvgPool2d(4), nn.Flatten())
+    classifier = clone(OddOneClassifier(settings=fastest_settings(), encoder=encoder))
+    assert classifier.fit(images, names).score(images, names) > 0.6
+    features = classifier.detector_.embedder.trained.network.feature_dim
+    assert features == encoder(torch.zeros(1, *images.shape[1:]).movedim(3, 1)).shape[1]
 
 
 def test_a_run_that_is_named_is_kept(tmp_path: Path, images: np.ndarray, names: np.ndarray) -> None:

@@ -4,6 +4,7 @@
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,12 +23,18 @@ from oddone.device import choose_device
 from oddone.encoders import default_image_size, frozen_network, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.metrics import accuracy
-from oddone.presets import default
+from oddone.presets import PRESETS, default
 from oddone.progress import Progress
 from oddone.provenance import machine, now, versions
 from oddone.rng import stream
 from oddone.scoring import score_images
 from oddone.selection import Estimate, fit_frozen
+from oddone.suited_settings import (
+    chosen_by_first,
+    preset_for,
+    with_suited_batch,
+    with_suited_size,
+)
 from oddone.training import (
     RunDirectory,
     StepReport,
@@ -35,6 +42,7 @@ from oddone.training import (
     split_held_out,
     train_network,
 )
+from oddone.training.batches import check_source
 from oddone.training.run_directory import run_provenance
 
 DEFAULT_ENCODER = "efficientnet-lite0"
@@ -90,6 +98,7 @@ def fit(  # noqa: PLR0913  (all but one are choices with a default)
     ['accuracy', 'auroc']
 
     """
+    began = time.monotonic()
     if image_size is None and isinstance(encoder, str):
         image_size = default_image_size(encoder)
     if isinstance(source, str):
@@ -108,12 +117,14 @@ def fit(  # noqa: PLR0913  (all but one are choices with a default)
         per_class=per_class,
         progress=progress,
     )
-    return replace(fitted.detector, provenance=_fit_provenance(source, fitted.estimate))
+    provenance = _fit_provenance(source, fitted.estimate, time.monotonic() - began)
+    return replace(fitted.detector, provenance=provenance)
 
 
-def _fit_provenance(source: ImageSet, estimate: Estimate | None) -> dict[str, Any]:
+def _fit_provenance(source: ImageSet, estimate: Estimate | None, seconds: float) -> dict[str, Any]:
     provenance: dict[str, Any] = {
         "date": now(),
+        "seconds": round(seconds, 1),
         "versions": versions(),
         "machine": asdict(machine()),
         "data": {"images": len(source), "fingerprint": source.fingerprint},
@@ -141,8 +152,11 @@ def train(
         The images: what `oddone.load` returns, or what it takes, such as a folder with one folder
         per class.
     settings
-        How to train; by default `oddone.presets.default`, ten minutes. `dataclasses.replace` makes
-        variants.
+        How to train; by default what `oddone train` chooses: for a folder of photographs a head on
+        a pretrained encoder if `oddone[pretrained]` is installed, else `oddone.presets.default`,
+        ten minutes, with a batch that fits into 2 GB. The image size of a folder is one that suits
+        encoder and minutes unless `settings.model.image_size` is set. `dataclasses.replace` makes
+        variants of a preset.
     out
         A run directory to keep. If it holds an unfinished run with these settings, training goes
         on there. By default nothing is kept but the detector.
@@ -166,9 +180,7 @@ def train(
     8
 
     """
-    if isinstance(source, str):
-        source = load(source, size=None if settings is None else settings.model.image_size)
-    settings = default(len(source.classes)) if settings is None else settings
+    source, settings = _suited(source, settings, encoder, None if out is None else Path(out))
     if out is not None:
         run = _open_run(Path(out), source, settings)
         with run.removed_unless_begun():
@@ -176,6 +188,56 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         run = RunDirectory.create(Path(folder) / "run", settings, _provenance(source, settings))
         return _train_in(run, source, encoder, false_alarms, watch, progress)
+
+
+def _suited(
+    source: ImageSet | str,
+    settings: TrainSettings | None,
+    encoder: nn.Module | None,
+    out: Path | None,
+) -> tuple[ImageSet, TrainSettings]:
+    """Return the images, and settings that suit them where the caller has not chosen.
+
+    A run that was begun goes on as it began: what is chosen by a measured time, another day may
+    choose otherwise.
+    """
+    keep_batch = settings is not None
+    begun = RunDirectory.open(out).settings if out and RunDirectory.exists(out) else None
+    if begun is not None:
+        settings = begun if settings is None else _sized_as(begun, settings)
+    elif isinstance(source, str) and encoder is None:
+        settings = _sized_for(source, settings)
+    if isinstance(source, str):
+        source = load(source, size=None if settings is None else settings.model.image_size)
+    chosen = default(len(source.classes)) if settings is None else settings
+    if begun is not None:
+        return source, chosen
+    check_source(source, chosen)
+    return source, chosen_by_first(
+        lambda: with_suited_batch(chosen, source, keep_batch=keep_batch, encoder=encoder)
+    )
+
+
+def _sized_for(source: str, settings: TrainSettings | None) -> TrainSettings | None:
+    """Return the settings with a size that suits a folder; None if there are none for the source.
+
+    That is where its number of classes has to be known first.
+    """
+    if settings is None:
+        preset = preset_for(source)
+        if preset is None:
+            return None
+        settings = PRESETS[preset]()
+    unsized = settings
+    return chosen_by_first(lambda: with_suited_size(unsized, source))
+
+
+def _sized_as(begun: TrainSettings, settings: TrainSettings) -> TrainSettings:
+    """Return the settings with the image size of a run that was begun, if they have none."""
+    if settings.model.image_size is not None:
+        return settings
+    size = begun.model.image_size
+    return replace(settings, model=replace(settings.model, image_size=size))
 
 
 def fit_run(

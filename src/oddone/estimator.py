@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
 from oddone.api import train
 from oddone.data import ImageSet
@@ -45,8 +46,11 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     settings : TrainSettings, optional
-        How to train; by default `oddone.presets.default`, ten minutes. In a search over
+        How to train; by default what `oddone.train` chooses, ten minutes. In a search over
         many fits, choose `steps` or `epochs` instead of `minutes`: only those are repeatable.
+    encoder : torch.nn.Module, optional
+        A module of your own, from images to features, instead of the encoder that the settings
+        name. A copy of it is trained.
     false_alarms : float
         The share of normal images that may be taken for anomalous, between 0 and 1.
     anomalous_label : optional
@@ -88,11 +92,13 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         settings: TrainSettings | None = None,
+        encoder: nn.Module | None = None,
         false_alarms: float = 0.05,
         anomalous_label: object = None,
         run: str | Path | None = None,
     ) -> None:
         self.settings = settings
+        self.encoder = encoder
         self.false_alarms = false_alarms
         self.anomalous_label = anomalous_label
         self.run = run
@@ -235,7 +241,13 @@ class OddOneClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _trained(self, source: ImageSet) -> Detector:
-        return train(source, self._settings, out=self.run, false_alarms=self.false_alarms)
+        return train(
+            source,
+            self.settings,
+            out=self.run,
+            encoder=self.encoder,
+            false_alarms=self.false_alarms,
+        )
 
     def _verdicts(self, X: Any) -> _ClassifierVerdicts:
         """Return what the detector thinks of each image, as arrays of float64."""

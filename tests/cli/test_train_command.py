@@ -27,7 +27,7 @@ from oddone.encoders import load_network
 from oddone.metrics import auroc
 from oddone.presets import smoke
 from oddone.training import Outcome, RunDirectory
-from runs import tiny_source
+from runs import tiny_settings, tiny_source
 
 ODDONE = [sys.executable, "-c", "from oddone.cli import main; main()"]
 SMALL = ["--steps", "3", "--batch.images", "8", "--preset", "smoke"]
@@ -479,6 +479,21 @@ def test_poor_quality_is_said_with_why_and_what_to_do(
     assert first == f"{accuracy:.1%} of 20 held-out images get the right label"
     assert len(advice) == len(expected)
     assert all(sentence.startswith(start) for sentence, start in zip(advice, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("held_out", "words"),
+    [
+        (0.1, "no class has the 5 images of which one is held out; add more, or fit a pretrained"),
+        (0.0, "it was trained on every image (held_out = 0); oddone evaluate measures it on"),
+    ],
+)
+def test_why_quality_is_not_known_is_said(
+    uncalibrated: Detector, tmp_path: Path, held_out: float, words: str
+) -> None:
+    run = RunDirectory.create(tmp_path / "run", tiny_settings(held_out=held_out), {})
+    (sentence,) = describe_quality(replace(uncalibrated, provenance={}), run, epochs=50.0)
+    assert sentence.startswith(f"how good it is, is not known: {words}")
 
 
 def test_the_images_of_a_left_out_class_are_no_images_to_learn_from(

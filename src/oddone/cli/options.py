@@ -1,5 +1,7 @@
 """Options that several commands share, and how they are parsed."""
 
+from collections.abc import Sequence
+
 from cyclopts import App, ArgumentCollection, Parameter
 
 from oddone.cli.terminal import printable
@@ -21,6 +23,15 @@ def sources_by_name(oods: tuple[str, ...]) -> dict[str, str]:
             raise SettingsError(f"--ood {text}: {name!r} is there already; choose another name")
         sources[name] = source
     return sources
+
+
+def digest_of_each(sha256: Sequence[str], detectors: int) -> Sequence[str | None]:
+    """Return the digest that each of several detectors must have, given by `--sha256` in turn."""
+    if sha256 and len(sha256) != detectors:
+        raise SettingsError(
+            f"--sha256 is given {len(sha256)} times for {detectors} detectors; give one for each"
+        )
+    return sha256 or [None] * detectors
 
 
 def check_whole_numbers(

@@ -14,16 +14,11 @@ from oddone.cli.loading import load_images
 from oddone.cli.options import check_whole_numbers
 from oddone.cli.processes import (
     as_one_process,
-    chosen_by_first,
+    check_same_images,
     is_restarted,
     start_processes,
 )
 from oddone.cli.provenance import describe_encoder, describe_images, provenance_of
-from oddone.cli.suited_settings import (
-    say_what_is_pretrained,
-    with_suited_batch,
-    with_suited_size,
-)
 from oddone.cli.terminal import counted, describe_threshold, progress_with_warnings, say
 from oddone.cli.train_options import (
     ALIASES,
@@ -42,13 +37,14 @@ from oddone.cli.training_quality import describe_quality
 from oddone.data import ImageSet
 from oddone.data.image_set import split_off_class
 from oddone.detector import Detector
-from oddone.encoders import TrainedNetwork, load_network
+from oddone.encoders import TrainedNetwork, is_pretrained, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.files import ENCODER_NAME, file_or_in_run
 from oddone.metrics import auroc
 from oddone.presets import PRESETS
 from oddone.provenance import versions
 from oddone.scoring import score_images
+from oddone.suited_settings import chosen_by_first, with_suited_batch, with_suited_size
 from oddone.training import (
     Outcome,
     RunDirectory,
@@ -147,18 +143,19 @@ def train(
         if is_restarted(out):
             return _go_on(out, None, None, tensorboard=tensorboard)
         RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
-        say_what_is_pretrained(settings)
+        _say_what_is_pretrained(settings)
         if start is None:
-            settings = chosen_by_first(lambda: with_suited_size(settings, source))
+            settings = chosen_by_first(lambda: with_suited_size(settings, source, say))
         loaded = _load_and_describe(source, settings.model.image_size, strict=strict)
         images, left_out = loaded, None
         if leave_out is not None:
             images, left_out = split_off_class(loaded, leave_out)
             say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
         check_source(images, settings)
-        settings = chosen_by_first(
-            lambda: with_suited_batch(settings, images, keep_batch=keep_batch)
-        )
+        with progress_with_warnings():
+            settings = chosen_by_first(
+                lambda: with_suited_batch(settings, images, keep_batch=keep_batch, say=say)
+            )
         provenance = provenance_of(source, loaded, settings, strict=strict)
         if leave_out is not None:
             provenance["left_out"] = {"class": leave_out}
@@ -170,6 +167,17 @@ def train(
         run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
         with run.removed_unless_begun():
             return _train(run, inputs, tensorboard=tensorboard)
+
+
+def _say_what_is_pretrained(settings: TrainSettings) -> None:
+    """Print what is not trained from scratch, and how to choose otherwise."""
+    name = settings.model.encoder_name
+    if is_pretrained(name) and settings.model.trained_part == "head":
+        say(
+            f"a head is trained on {name}, which has learned from other photographs and stays as "
+            f"it is; --preset cpu trains a small network from scratch, and oddone fit needs no "
+            f"training at all"
+        )
 
 
 def _go_on(
@@ -200,7 +208,7 @@ class TrainInputs(NamedTuple):
 
 def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     """Train or resume a run, fit its detector, and return the exit code."""
-    _check_same_images(inputs)
+    check_same_images(inputs.images, inputs.outliers)
     watch = _tensorboard_writer(run) if tensorboard and distributed.is_first() else None
     outcome = train_with_progress(
         inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers
@@ -221,18 +229,6 @@ def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     else:
         say("without labels there are no classes to measure distances to, so there is no detector")
     return 0
-
-
-def _check_same_images(inputs: TrainInputs) -> None:
-    """Raise a SettingsError unless all processes have loaded the same images."""
-    outliers = None if inputs.outliers is None else inputs.outliers.fingerprint
-    distributed.check_same(
-        {
-            "the number of images": len(inputs.images),
-            "the fingerprint of the images": inputs.images.fingerprint,
-            "the fingerprint of the outliers": outliers,
-        }
-    )
 
 
 def _measure_left_out(detector: Detector, left_out: ImageSet, run: RunDirectory) -> Detector:

@@ -12,10 +12,10 @@ from cyclopts.help import HelpEntry, HelpPanel
 from cyclopts.help.formatters import DefaultFormatter
 from rich.console import Console, ConsoleOptions
 
-from oddone.cli.suited_settings import preset_for
 from oddone.encoders import default_image_size, is_pretrained
 from oddone.errors import SettingsError, did_you_mean
 from oddone.presets import PRESETS, pretrained
+from oddone.suited_settings import preset_for
 from oddone.training import RunDirectory, TrainSettings
 from oddone.training.settings import LENGTHS
 from oddone.training.settings_file import read_toml, to_dict
@@ -106,7 +106,7 @@ def _suited_preset(flags: Mapping[str, list[str]]) -> str:
         return DEFAULT_PRESET
     if encoder_names := flags["--model.encoder-name"]:
         return pretrained.__name__ if is_pretrained(encoder_names[0]) else DEFAULT_PRESET
-    return preset_for(flags["--source"][0], DEFAULT_PRESET)
+    return preset_for(flags["--source"][0]) or DEFAULT_PRESET
 
 
 def _sized_for(encoder_names: list[str], preset: TrainSettings) -> TrainSettings:

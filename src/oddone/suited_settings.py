@@ -1,17 +1,22 @@
-"""`oddone train` looks before it leaps: settings that suit the images, the time and the memory.
+"""Training looks before it leaps: settings that suit the images, the time and the memory.
 
-What the user has chosen is never changed; a sentence says what it costs.
+What the user has chosen is never changed; a warning says what it costs.
 """
 
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 
-from oddone.cli.terminal import note, say
+from torch import nn
+
+from oddone import distributed
 from oddone.data import ImageSet
 from oddone.data.folder import sizes_up_to
 from oddone.data.notation import look
 from oddone.device import choose_device
 from oddone.encoders import default_image_size, is_installed, is_pretrained
-from oddone.presets import mcl, pretrained
+from oddone.errors import SettingsWarning
+from oddone.presets import cpu, mcl, pretrained
 from oddone.training import TrainSettings
 from oddone.training.cost import measure_cost
 from oddone.training.plan import (
@@ -22,37 +27,44 @@ from oddone.training.plan import (
     epochs_in_time,
     plan_image_size,
 )
+from oddone.training.settings_file import from_dict, to_dict
 
 SHORTEST_SIDE_OF_PHOTOGRAPHS = 96
 
+Say = Callable[[str], None]
+"""What is done with a sentence about a choice; a command prints it."""
 
-def preset_for(source: str, otherwise: str) -> str:
-    """Return the preset for images of which nothing else is known.
 
-    That is "pretrained" for a folder of photographs, if its encoder is installed, and "mcl" for a
-    folder of other pictures with one class, which leaves a classifier nothing to tell apart.
+def unsaid(_: str) -> None:
+    """Say nothing."""
+
+
+def warn(sentence: str) -> None:
+    """Warn in a sentence of what settings cost."""
+    warnings.warn(sentence, SettingsWarning, stacklevel=3)
+
+
+def chosen_by_first(choose: Callable[[], TrainSettings]) -> TrainSettings:
+    """Return the settings that one process chooses: it measures times, which differ."""
+    return from_dict(distributed.from_first(lambda: to_dict(choose())))
+
+
+def preset_for(source: str) -> str | None:
+    """Return the preset for a folder of which nothing else is known; None for any other source.
+
+    That is "pretrained" for photographs, if its encoder is installed; for other pictures "cpu", and
+    "mcl" where they are of one class, which leaves a classifier nothing to tell apart.
     """
     seen = look(source)
     if seen is None:
-        return otherwise
+        return None
     photographs = seen.side >= SHORTEST_SIDE_OF_PHOTOGRAPHS
     if photographs and is_installed(pretrained().model.encoder_name):
         return pretrained.__name__
-    return mcl.__name__ if seen.classes == 1 else otherwise
+    return mcl.__name__ if seen.classes == 1 else cpu.__name__
 
 
-def say_what_is_pretrained(settings: TrainSettings) -> None:
-    """Print what is not trained from scratch, and how to choose otherwise."""
-    name = settings.model.encoder_name
-    if is_pretrained(name) and settings.model.trained_part == "head":
-        say(
-            f"a head is trained on {name}, which has learned from other photographs and stays as "
-            f"it is; --preset cpu trains a small network from scratch, and oddone fit needs no "
-            f"training at all"
-        )
-
-
-def with_suited_size(settings: TrainSettings, source: str) -> TrainSettings:
+def with_suited_size(settings: TrainSettings, source: str, say: Say = unsaid) -> TrainSettings:
     """Return the settings with an image size for a folder of pictures, if nobody has chosen one."""
     seen, model = look(source), settings.model
     if model.image_size is not None or seen is None:
@@ -72,22 +84,29 @@ def with_suited_size(settings: TrainSettings, source: str) -> TrainSettings:
 
 
 def with_suited_batch(
-    settings: TrainSettings, source: ImageSet, *, keep_batch: bool
+    settings: TrainSettings,
+    source: ImageSet,
+    *,
+    keep_batch: bool,
+    encoder: nn.Module | None = None,
+    say: Say = warn,
 ) -> TrainSettings:
-    """Return the settings with a batch that fits into memory; say if few epochs fit into the time.
+    """Return the settings with a batch that fits into memory; warn if few epochs fit into the time.
 
-    On a GPU, or where only a head is trained, batches are no matter of memory here.
+    On a GPU, or where only a head is trained, batches are no matter of memory here. With
+    `keep_batch` the batch was chosen by the user, who is warned of it instead. An encoder of the
+    user's own is measured in the place of the one that the settings name.
     """
     if choose_device(settings.device).type != "cpu" or settings.model.trained_part == "head":
         return settings
     images, image_size = len(source), source.images.shape[-1]
-    cost = measure_cost(settings, image_size)
+    cost = measure_cost(settings, image_size, encoder)
     needed = bytes_of_step(settings, images, cost)
     if needed > MOST_BYTES:
         fitting = cut_batch(settings, cost)
         gigabytes = f"would take about {needed / 1e9:.1f} GB"
         if keep_batch:
-            note(f"note: {settings.batch.images:,} images a step {gigabytes} of memory")
+            warn(f"{settings.batch.images:,} images a step {gigabytes} of memory")
         elif fitting.batch.images < settings.batch.images:
             say(
                 f"{fitting.batch.images:,} images a step, as {settings.batch.images:,} {gigabytes} "
@@ -96,8 +115,8 @@ def with_suited_batch(
             settings = fitting
     epochs = epochs_in_time(settings, images, cost)
     if epochs < FEWEST_EPOCHS:
-        note(
-            f"note: in {settings.minutes:g} minutes each of {images:,} images is seen about "
+        warn(
+            f"in {settings.minutes:g} minutes each of {images:,} images is seen about "
             f"{epochs:.1f} times, and ten times is little; choose more --minutes, a smaller "
             f"--model.image-size than {image_size}, or oddone fit, which needs no training"
         )
