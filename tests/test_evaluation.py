@@ -348,7 +348,7 @@ def test_each_class_of_an_ood_set_is_told_from_all_test_images() -> None:
     odd = by_class().oods["odd"]
     assert odd.classes == {
         "x": OODClassResult(1, 0.0, 0.0, {"bee": 1.0}),
-        "y": OODClassResult(2, 1.0, (5 / 7 + 1) / 2, {"ant": 0.5, "cow": 0.5}),
+        "y": OODClassResult(2, 1.0, (5 + 7) / (7 * 2), {"ant": 0.5, "cow": 0.5}),
     }
     assert odd.images == 4  # one of them without a label
 

@@ -55,6 +55,11 @@ def test_a_metric_is_its_definition_with_ties(
     assert metric(ind, ood) == pytest.approx(ORACLES[metric](ind, ood), abs=1e-12)
 
 
+@given(ind=scores, ood=scores)
+def test_auroc_counts_and_so_rounds_once(ind: list[float], ood: list[float]) -> None:
+    assert auroc(ind, ood) == oracles.auroc(ind, ood)
+
+
 @metrics
 @given(ind=scores, ood=scores)
 def test_only_the_order_of_scores_matters(

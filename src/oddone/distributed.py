@@ -210,7 +210,7 @@ def _exchange() -> Iterator[None]:
     except RuntimeError as error:
         raise ProcessError(
             f"process {rank()} of {count()} lost the others: one has ended, or cannot be reached; "
-            f"what is saved stays, so go on with oddone train --resume"
+            f"what is saved stays, so go on with oddone train --resume (oddone fit begins anew)"
         ) from error
 
 

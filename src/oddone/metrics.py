@@ -12,7 +12,6 @@ from sklearn.metrics import (
     auc,
     average_precision_score,
     precision_recall_curve,
-    roc_auc_score,
 )
 from torch import Tensor
 
@@ -37,8 +36,11 @@ def auroc(ind_scores: Numbers, ood_scores: Numbers) -> float:
     0.8125
 
     """
-    ind, ood = _ranked(ind_scores, ood_scores)
-    return float(roc_auc_score(_targets(ind, ood), np.concatenate((ind, ood))))
+    ind = np.sort(_checked(ind_scores, "ind_scores"))
+    ood = _checked(ood_scores, "ood_scores")
+    # Counted: scikit-learn takes milliseconds, and `oddone fit` of 500 classes asks 3,000 times.
+    outscored = np.searchsorted(ind, ood, side="left") + np.searchsorted(ind, ood, side="right")
+    return int(outscored.sum()) / (2 * len(ind) * len(ood))
 
 
 def aupr_out(ind_scores: Numbers, ood_scores: Numbers) -> float:

@@ -1,4 +1,5 @@
 import shutil
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,20 @@ def pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oddone.cli.fit.check_installed", lambda _name: None)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+@pytest.mark.usefixtures("pooled")
+@pytest.mark.parametrize("words", [("fit",), ("train", "--preset", "smoke")])
+def test_a_class_whose_name_cannot_be_shown_is_one_line_and_no_file(
+    run_oddone: Run, photos: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (photos / "moss").rename(photos / "mo\x1b[2Jss")
+    code, _, complained = run_oddone(*words, str(photos), "--out", str(tmp_path / "new"))
+    assert code == 2
+    assert complained.count("\n") == 1
+    assert r"the class 'mo\x1b[2Jss' has control characters; rename its folder" in complained
+    assert not (tmp_path / "new").exists()
+
+
 # What is said
 
 
@@ -93,6 +108,18 @@ def test_a_poor_estimate_comes_with_advice(run: Run) -> None:
     assert "That is not good: with 8 images a class, more images would help most." in " ".join(
         printed.split()
     )
+
+
+@pytest.mark.usefixtures("pooled", "photos")
+def test_each_class_may_have_a_threshold_of_its_own(run: Run) -> None:
+    words = ("photos", "--out", "fruit.oddone", "--size", "32", "--false-alarms", "0.3")
+    code, printed, complained = run(*words, "--per-class")
+    assert code == 0, complained
+    lines = " ".join(printed.split())
+    assert "scores above the threshold of the predicted class are anomalous" in lines
+    assert "of each class happens in at most 30.0% of cases on average; 3 classes have" in lines
+    _, printed, _ = run(*words)
+    assert "own threshold" not in printed
 
 
 @pytest.mark.usefixtures("pooled", "photos")

@@ -163,12 +163,18 @@ def test_a_users_own_module_is_used_as_it_is() -> None:
     assert all(map(torch.equal, encoder.state_dict().values(), before))
 
 
-def test_progress_tells_of_embedding_and_of_comparing(known: ImageSet) -> None:
+def test_progress_tells_of_embedding_comparing_and_calibrating(known: ImageSet) -> None:
     reports: list[tuple[int, int, str]] = []
     flatten(known, progress=lambda *report: reports.append(report))
-    assert {description for _, _, description in reports} == {"embedding", "comparing"}
+    phases = list(dict.fromkeys(description for _, _, description in reports))
+    assert phases == ["embedding", "comparing", "calibrating"]
     assert (480, 480, "embedding") in reports
     assert (8, 8, "comparing") in reports
+    assert (5, 5, "calibrating") in reports
+
+
+def test_a_fitted_detector_knows_how_long_that_took(detector: Detector) -> None:
+    assert 0 <= detector.provenance["seconds"] < 600
 
 
 def test_a_head_may_be_learned_on_the_features(

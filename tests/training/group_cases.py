@@ -17,6 +17,8 @@ from oddone.training.loop import _StepRunner, _Trainer
 from oddone.training.shared_batch_norm import share_batch_norm
 from runs import tiny_settings, tiny_source
 
+SIZES = (2, 3)
+"""How many processes are in a group."""
 WHOLE = {"parts": 1, "images": 11}  # rows that neither two nor three processes can share evenly
 
 
@@ -46,6 +48,12 @@ CASES = {
     "parts": Case(batch={"parts": 4, "images": 11}),
     "chunks": Case({"class_weight": 1.0}, {"parts": 1, "images": 11, "chunk": 6}),
 }
+
+
+def run_settings() -> TrainSettings:
+    """Return the settings of a run that one process begins and several go on with."""
+    settings = tiny_settings(steps=4)
+    return replace(settings, batch=replace(settings.batch, parts=1))
 
 
 def step_of(case: Case, folder: Path) -> dict[str, Tensor]:

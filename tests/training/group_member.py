@@ -1,4 +1,7 @@
-"""One of several processes for `test_distributed.py`: a folder is its argument, or nothing."""
+"""One of several processes for the fixture `groups`.
+
+Its arguments are a folder, a port at which nobody is, one to meet at, and those for commands.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import torch
 from group_cases import CASES, fit, go_on, normalise, step_of
+from group_commands import run_commands
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -17,6 +21,10 @@ from oddone.errors import OddOneError, ProcessError, SettingsError
 def main() -> None:
     """Do all that is compared in a group; the last of it is to fail."""
     folder, number = Path(sys.argv[1]), os.environ["RANK"]
+    unused, port, *ports = sys.argv[2:]
+    if ports:
+        run_commands(folder, ports)
+    os.environ["MASTER_PORT"] = port
     try:
         with distributed.joined(join_seconds=120):
             work(folder)
@@ -26,12 +34,12 @@ def main() -> None:
     except SystemExit as ended:
         (folder / f"silent {number}.txt").write_text(str(ended.code))
     if number == "1":
-        look_for_nobody(folder)
+        look_for_nobody(folder, unused)
 
 
-def look_for_nobody(folder: Path) -> None:
+def look_for_nobody(folder: Path, port: str) -> None:
     """Join a group in which nobody else is."""
-    os.environ["MASTER_PORT"] = os.environ["UNUSED_PORT"]
+    os.environ["MASTER_PORT"] = port
     try:
         with distributed.joined(join_seconds=0.2):
             pass

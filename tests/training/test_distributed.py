@@ -1,18 +1,13 @@
 """Several processes are one: what they compute together is what one computes alone."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from comparing import begun, losses, train_until
-from group_cases import CASES, fit, normalise, step_of
+from comparing import begun, losses
+from group_cases import CASES, SIZES, fit, normalise, run_settings, step_of
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -20,67 +15,7 @@ from oddone import distributed
 from oddone.errors import DataError, ProcessError, SettingsError
 from oddone.training import BatchSettings, RunDirectory, train_network
 from oddone.training.shares import RowShare, check_shares, own_share
-from runs import tiny_settings, tiny_source
-
-HERE = Path(__file__).parent
-SIZES = (2, 3)
-SECONDS = 300
-
-
-def run_settings() -> object:
-    settings = tiny_settings(steps=4)
-    return replace(settings, batch=replace(settings.batch, parts=1))
-
-
-@pytest.fixture(scope="module")
-def groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder in which groups of two and of three processes have left what they found.
-
-    Each has gone on with a run that one process had begun.
-    """
-    folder = tmp_path_factory.mktemp("groups")
-    for size in SIZES:
-        train_until(2, tiny_source(), begun(folder / str(size) / "begun", run_settings()))
-        run_group(size, folder / str(size))
-    return folder
-
-
-def run_group(size: int, folder: Path) -> None:
-    """Let so many processes do what `group_member.py` says."""
-    port, unused = free_ports(2)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path]),
-        "OMP_NUM_THREADS": "1",
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": str(port),
-        "UNUSED_PORT": str(unused),
-    }
-    members = [
-        subprocess.Popen(  # noqa: S603
-            [sys.executable, str(HERE / "group_member.py"), str(folder)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(size)
-    ]
-    try:
-        complaints = [member.communicate(timeout=SECONDS)[1] for member in members]
-    finally:
-        for member in members:
-            member.kill()
-    assert [member.returncode for member in members] == [0] * size, complaints
-
-
-def free_ports(number: int) -> list[int]:
-    """Return ports at which nobody listens now."""
-    with ExitStack() as open_sockets:
-        sockets = [open_sockets.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [each.getsockname()[1] for each in sockets]
+from runs import tiny_source
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], most: float) -> None:

@@ -8,14 +8,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from oddone import distributed
 from oddone.api import DEFAULT_ENCODER, fit as fit_detector
 from oddone.cli.loading import load_images
 from oddone.cli.out_file import check_out_file
+from oddone.cli.processes import as_one_process, check_same_images
 from oddone.cli.provenance import describe_images
 from oddone.cli.terminal import counted, describe_threshold, progress_with_warnings, say
 from oddone.detector import Detector
 from oddone.encoders import check_installed, default_image_size
-from oddone.provenance import stated_estimate
+from oddone.provenance import stated_estimate, versions
 from oddone.selection.fit import candidate_by_name
 from oddone.wording import advise_on_estimate, describe_estimate
 
@@ -39,7 +41,8 @@ def fit(
     """Make a detector for labelled images without training, on a pretrained encoder.
 
     Every image is seen once; then classes are left out in turn, to choose how images are scored and
-    to say what to expect of things that were never shown.
+    to say what to expect of things that were never shown. Started by torchrun, each process embeds
+    its share of the images, and the first writes the detector.
 
     Examples: `oddone fit photos/ --out birds.oddone`, `oddone fit photos/ --out birds.oddone
     --encoder transformers:facebook/dinov2-small`.
@@ -67,36 +70,44 @@ def fit(
     strict
         Stop at the first image file that cannot be read, instead of leaving it out.
     """
-    check_out_file(out)
-    check_installed(encoder)
-    if rule is not None:
-        candidate_by_name(rule)  # before images are read for minutes
-    size = default_image_size(encoder) if size is None else size
-    images = load_images(source, size, strict=strict)
-    say(
-        f"{counted(len(images), 'image', 'images')} in "
-        f"{counted(len(images.classes), 'class', 'classes')} from {source}, as {encoder} sees "
-        f"them: {size} x {size} pixels"
-    )
-    with progress_with_warnings() as progress:
-        detector = fit_detector(
-            images,
-            encoder=encoder,
-            image_size=size,
-            rule=rule,
-            learn_head=learn_head,
-            false_alarms=false_alarms,
-            per_class=per_class,
-            progress=progress,
+    with as_one_process():
+        if distributed.is_first():
+            check_out_file(out)
+        check_installed(encoder)
+        if rule is not None:
+            candidate_by_name(rule)  # before images are read for minutes
+        size = default_image_size(encoder) if size is None else size
+        options = {"--encoder": encoder, "--size": size, "--learn-head": learn_head}
+        distributed.check_same({**versions("numpy"), **options})
+        with distributed.in_turn(on_each_machine=True):  # others find the images in the cache
+            images = load_images(source, size, strict=strict)
+        check_same_images(images)
+        say(
+            f"{counted(len(images), 'image', 'images')} in "
+            f"{counted(len(images.classes), 'class', 'classes')} from {source}, as {encoder} sees "
+            f"them: {size} x {size} pixels"
         )
-    detector = replace(
-        detector,
-        provenance={
-            **detector.provenance,
+        with progress_with_warnings() as progress:
+            detector = fit_detector(
+                images,
+                encoder=encoder,
+                image_size=size,
+                rule=rule,
+                learn_head=learn_head,
+                false_alarms=false_alarms,
+                per_class=per_class,
+                progress=progress,
+            )
+        about = {
             "command": ["oddone", *sys.argv[1:]],
             "data": describe_images(source, images, size=size, strict=strict),
-        },
-    )
+        }
+        provenance = {**detector.provenance, **about, **distributed.describe()}
+        _save(replace(detector, provenance=provenance), out)
+
+
+@distributed.by_first
+def _save(detector: Detector, out: Path) -> None:
     detector.save(out)
     _say_what_to_expect(detector, out)
 

@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from oddone import distributed
-from oddone.training import RunDirectory, TrainSettings
+from oddone.data import ImageSet
+from oddone.training import RunDirectory
 from oddone.training.checkpoint import newest_checkpoint
-from oddone.training.settings_file import from_dict, to_dict
 
 PROCESSES = "--processes"
 
@@ -48,6 +48,17 @@ def as_one_process() -> Iterator[None]:
             yield
 
 
+def check_same_images(images: ImageSet, outliers: ImageSet | None = None) -> None:
+    """Raise a SettingsError unless all processes have loaded the same images."""
+    distributed.check_same(
+        {
+            "the number of images": len(images),
+            "the fingerprint of the images": images.fingerprint,
+            "the fingerprint of the outliers": None if outliers is None else outliers.fingerprint,
+        }
+    )
+
+
 def is_restarted(out: Path) -> bool:
     """Return whether `torchrun` has started this command anew, after it had begun this run.
 
@@ -68,8 +79,3 @@ def is_restarted(out: Path) -> bool:
 
     restarted: bool = distributed.from_first(look)
     return restarted
-
-
-def chosen_by_first(choose: Callable[[], TrainSettings]) -> TrainSettings:
-    """Return the settings that one process chooses: it measures times, which differ."""
-    return from_dict(distributed.from_first(lambda: to_dict(choose())))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from oddone import distributed
 from oddone.data import ImageSet
+from oddone.data.class_names import check_class_names
 from oddone.data.image_set import check_indices
 from oddone.density import Moments
 from oddone.encoders import TrainedNetwork
@@ -95,11 +96,7 @@ def fit_statistics(
         Called with how many images are done.
 
     """
-    if distributed.count() > len(indices):
-        raise DataError(
-            f"{distributed.count()} processes to fit on {len(indices)} images; start fewer"
-        )
-    own = distributed.own_part(len(indices))
+    own = own_images(len(indices))
     indices = indices[own]
     labels, classes = torch.from_numpy(source.labels[indices]), len(trained.classes)
     moments: dict[Key, Moments] = {}
@@ -127,6 +124,13 @@ def fit_statistics(
         {key: _of_all_processes(each) for key, each in moments.items()},
         {key: _in_order_of_images(parts) for key, parts in samples.items()},
     )
+
+
+def own_images(number: int) -> slice:
+    """Return which of so many images this process embeds; each has one at least."""
+    if distributed.count() > number:
+        raise DataError(f"{distributed.count()} processes to fit on {number} images; start fewer")
+    return distributed.own_part(number)
 
 
 def _of_all_processes(own: Moments) -> Moments:
@@ -170,6 +174,7 @@ def training_indices(
     Raises a DataError unless all of them have a label of the classes that the network knows.
     """
     indices = checked_indices(source, indices)
+    check_class_names(source.classes)
     if source.classes != trained.classes:
         raise DataError(
             f"the classes of the images are {_listed(source.classes)}, and the encoder was trained "

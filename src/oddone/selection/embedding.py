@@ -10,9 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from oddone import distributed
 from oddone.data import ImageSet
 from oddone.data.cache import features_folder
 from oddone.data.stream import IMAGES_AT_ONCE
+from oddone.detector.fitting import own_images
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders.network_file import OWN_ENCODER, network_header
 from oddone.errors import ArtifactError, DataWarning
@@ -35,7 +37,8 @@ def embed_once(
     """Return the features of the views of images, of unit length; from the cache if they are there.
 
     Those of an encoder of the user's own are not kept: what has changed in its code, no hash of its
-    weights would tell.
+    weights would tell. Of several processes (`oddone.distributed`) each embeds its share, and all
+    return the same.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ def embed_once(
     path = features_folder() / f"{_key(embedder, source, indices)}.safetensors"
     shape = (len(embedder.views), len(indices), embedder.trained.network.feature_dim)
     features = _read(path, shape)
-    if features is None:
+    (one_lacks_them,) = distributed.largest(float(features is None))
+    if features is None or one_lacks_them:
         features = _embed(embedder, source, indices, progress)
         _keep(path, features)
     return features
@@ -73,10 +77,11 @@ def _embed(
         source,
         size=embedder.trained.image_size,
         batch_size=4 * embedder.batch_size,  # so that both threads have work to the end
-        indices=indices,
+        indices=indices[own_images(len(indices))],
         progress=described(progress, "embedding"),
     )
-    return torch.cat([batch.result for batch in batches if batch.result is not None], dim=1)
+    own = torch.cat([batch.result for batch in batches if batch.result is not None], dim=1)
+    return distributed.gather_rows(own.transpose(0, 1)).transpose(0, 1)
 
 
 def _key(embedder: ViewEmbedder, source: ImageSet, indices: Int[np.ndarray, " some"]) -> str:
@@ -129,6 +134,7 @@ def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
         return None
 
 
+@distributed.by_first
 def _keep(path: Path, features: Tensor) -> None:
     """Write features to the cache. They are at hand, so a full disk is no reason to stop."""
     try:

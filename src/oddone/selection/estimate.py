@@ -57,6 +57,7 @@ def score_folds(
     labels: Int[Tensor, " images"],
     folds: Sequence[Fold],
     progress: Progress | None = None,
+    what: str = "comparing",
 ) -> list[FoldScores]:
     """Return what is thought of the images of each fold when fitted on the rest of it.
 
@@ -69,7 +70,7 @@ def score_folds(
         fitted, held_out, left_out = (torch.from_numpy(part) for part in fold)
         rules = _fitted_or_none(features[:, fitted], labels[fitted])
         if progress is not None:
-            progress(next(done), len(folds), "comparing")
+            progress(next(done), len(folds), what)
         if rules is None:
             return None
         held_out = held_out[torch.isin(labels[held_out], rules.classes)]

@@ -176,7 +176,7 @@ def _cross_validate(
     chosen = _chosen(labels, MOST_REFERENCES, "calibrate")
     some = labels[chosen]
     folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
-    scores = score_folds(features[:, chosen], some, folds, progress)
+    scores = score_folds(features[:, chosen], some, folds, progress, "calibrating")
     if not scores:
         raise DataError(
             f"{len(labels)} images are too few to hold some out and to fit on the others; give at "
