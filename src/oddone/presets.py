@@ -9,7 +9,7 @@ from oddone.training.settings import BatchSettings, OptimiserSettings, TrainSett
 from oddone.transforms import AugmentSettings
 
 MUON = OptimiserSettings(
-    method="muon", learning_rate=0.1, momentum=0.6, weight_decay=5e-4, warm_up=0.2
+    method="muon", learning_rate=0.1, momentum=0.6, weight_decay=5e-4, warm_up=0.02
 )
 """For a new `poolnet`, whichever way it is trained."""
 
@@ -150,8 +150,9 @@ def pretrained() -> TrainSettings:
     """Return MCL for photographs: a head on an encoder that has learned from ImageNet, in seconds.
 
     Every view is encoded once, which takes most of the time; the encoder stays as it is. It needs
-    the extra `oddone[pretrained]`. docs/training.md says what was tried to choose it. Where more of
-    the encoder is trained, with another `trained_part`, it learns at a tenth of the head's rate.
+    the extra `oddone[pretrained]`. What was tried to choose the head and its steps is in
+    docs/decisions/0012-rules-by-leaving-classes-out.md. Where more of the encoder is trained, with
+    another `trained_part`, it learns at a tenth of the head's rate.
 
     Examples
     --------

@@ -120,9 +120,20 @@ def test_every_class_gives_the_same_share_and_no_image_is_lost() -> None:
     assert sorted([*parts.training, *parts.held_out]) == list(range(90))
 
 
-def test_a_share_is_rounded_down_so_that_a_small_class_keeps_its_images() -> None:
-    source = tiny_source(images=27, classes=3)
-    assert len(split_held_out(source, tiny_settings(held_out=0.1)).held_out) == 0
+@pytest.mark.parametrize(("per_class", "share", "aside"), [(19, 0.1, 1), (4, 0.2, 0), (4, 0.5, 2)])
+def test_a_share_is_rounded_down_so_that_a_small_class_keeps_its_images(
+    per_class: int, share: float, aside: int
+) -> None:
+    source = tiny_source(images=3 * per_class, classes=3)
+    split = split_held_out(source, tiny_settings(held_out=share))
+    assert np.bincount(source.labels[split.held_out], minlength=3).tolist() == [aside] * 3
+
+
+@pytest.mark.parametrize("per_class", [5, 8, 9])
+def test_a_class_of_five_images_spares_one_whatever_the_share(per_class: int) -> None:
+    source = tiny_source(images=3 * per_class, classes=3)
+    split = split_held_out(source, tiny_settings(held_out=0.1))
+    assert np.bincount(source.labels[split.held_out]).tolist() == [1, 1, 1]
 
 
 def test_nothing_is_held_out_unless_asked_for() -> None:

@@ -129,6 +129,21 @@ def test_no_bit_of_a_checkpoint_or_an_encoder_changes_unnoticed(tmp_path: Path) 
             {},
             "network.head.2.bias has numbers that are not finite",
         ),
+        (
+            lambda tensors: tensors["network.encoder.stem.1.running_mean"].fill_(torch.nan),
+            {},
+            "network.encoder.stem.1.running_mean has numbers that are not finite",
+        ),
+        (
+            lambda tensors: tensors["network.encoder.stem.1.running_var"].fill_(torch.inf),
+            {},
+            "network.encoder.stem.1.running_var has numbers that are not finite",
+        ),
+        (
+            lambda tensors: tensors["network.encoder.stem.1.running_var"].fill_(-1),
+            {},
+            "network.encoder.stem.1.running_var has variances below 0",
+        ),
         (lambda tensors: tensors.pop("network.head.2.bias"), {}, "'head.2.bias'"),
         (lambda _: None, {"progress": {"step": -1}}, "step"),
         (lambda _: None, {"progress": {"step": 1, "seconds": -1.0}}, "seconds"),

@@ -1,9 +1,12 @@
 """Batches larger than memory: chunk by chunk, with the gradient of the whole batch."""
 
 import copy
+import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -113,3 +116,25 @@ def test_a_run_in_chunks_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path
     train_until(1, tiny_source(), stopped)
     train_network(tiny_source(), stopped.settings, stopped)
     assert_same_weights(whole, stopped)
+
+
+def test_in_chunks_features_that_no_classifier_needs_are_gone_before_the_second_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, remembered, kept = NetworkInChunks.__call__, [], []
+
+    def encode_all(in_chunks: NetworkInChunks, chunks: Sequence[Any]) -> Encoded:
+        encoded = call(in_chunks, chunks)
+        remembered.append(weakref.ref(encoded.features))
+        return encoded
+
+    monkeypatch.setattr(NetworkInChunks, "__call__", encode_all)
+    monkeypatch.setattr(
+        "oddone.training.chunks.release_freed_memory",
+        lambda: kept.append(remembered[-1]() is not None),
+    )
+    run = begun(tmp_path / "run", chunked_settings(steps=2))
+    train_network(tiny_source(), run.settings, run)
+    assert len(remembered) == 2
+    assert not any(kept)
+    assert kept

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, Int64, UInt8
 from torch import Tensor
 
 from oddone.data import ImageSet
+from oddone.data.class_names import check_class_names
 from oddone.encoders.network import SMALLEST_IMAGE
 from oddone.errors import DataError, SettingsError
 from oddone.rng import stream
@@ -27,6 +28,9 @@ from oddone.transforms import (
     draw_views,
     rotate,
 )
+
+ENOUGH_TO_SPARE_ONE = 5
+"""Images of a class, of which one is held out even where the share would be less than one."""
 
 
 class PlannedViews(NamedTuple):
@@ -104,14 +108,17 @@ def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
     """Return which images are trained on, and which `settings.held_out` keeps aside.
 
     Of every class the same share, rounded down and up to a limit, is kept aside: normal, labelled
-    images that are new to the encoder, to calibrate a detector with.
+    images that are new to the encoder, to calibrate a detector with. A class of five images or more
+    spares at least one.
     """
     shuffled = torch.randperm(len(source), generator=stream(settings.seed, "held out")).numpy()
     aside = np.zeros(len(source), dtype=bool)
     for label in np.unique(source.labels):
         members = shuffled[source.labels[shuffled] == label]
-        wanted = min(int(settings.held_out * len(members)), settings.held_out_at_most)
-        aside[members[:wanted]] = True
+        wanted = int(settings.held_out * len(members))
+        if settings.held_out > 0 and len(members) >= ENOUGH_TO_SPARE_ONE:
+            wanted = max(1, wanted)
+        aside[members[: min(wanted, settings.held_out_at_most)]] = True
     return HeldOutSplit(np.flatnonzero(~aside), np.flatnonzero(aside))
 
 
@@ -248,6 +255,7 @@ def check_source(source: ImageSet, settings: TrainSettings) -> None:
     """Raise a `DataError` unless the images and labels can be trained on."""
     if len(source) < 2:
         raise DataError(f"{len(source)} images are too few to train on; give at least 2")
+    check_class_names(source.classes)
     needs_labels = settings.objective != "simclr"
     if needs_labels and (source.labels < 0).any():
         raise DataError(

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oddone.encoders.network_file import mismatched_weights
+from oddone.encoders.network_file import impossible_numbers, mismatched_weights
 from oddone.errors import ArtifactError, DataError, DataWarning
-from oddone.tensor_file import TensorFile, write_tensors
+from oddone.tensor_file import NOT_FINITE, TensorFile, write_tensors
 
 KIND = "checkpoint"
 FORMAT = 1
@@ -147,20 +147,20 @@ def _check_fits(file: TensorFile, network: nn.Module) -> None:
         raise file.inconsistent(
             f"{len(wrong)} weights are not those of the settings, such as {wrong[0]!r}"
         )
+    for fault in impossible_numbers(network, file.below("network.")):
+        raise file.inconsistent(f"network.{fault}")
     parameters = dict(network.named_parameters())
     for name, tensor in file.tensors.items():
         kind, _, weight = name.partition(".")
-        if weight not in parameters:
-            if kind != "network":
-                raise file.inconsistent(f"{name} is of no weight")
-            continue  # a buffer, which may be infinite, such as a mask
-        shape = [] if kind == "step" else list(parameters[weight].shape)
-        if kind not in {"network", *OPTIMISER_STATE}:
+        if kind == "network":
+            continue
+        if weight not in parameters or kind not in OPTIMISER_STATE:
             raise file.inconsistent(f"{name} is of no weight")
+        shape = [] if kind == "step" else list(parameters[weight].shape)
         if list(tensor.shape) != shape:
             raise file.inconsistent(f"{name} has the shape {list(tensor.shape)}, not {shape}")
         if not tensor.isfinite().all():
-            raise file.not_finite(name)
+            raise file.inconsistent(f"{name} {NOT_FINITE}")
 
 
 def _laid_out_like(parameter: Tensor, numbers: Tensor) -> Tensor:

@@ -29,10 +29,16 @@ class RowCost(NamedTuple):
     """On the CPU, there and back through the network."""
 
 
-def measure_cost(settings: TrainSettings, image_size: int) -> RowCost:
-    """Return what a row of a batch costs, by taking a few of them through a new network."""
+def measure_cost(
+    settings: TrainSettings, image_size: int, encoder: nn.Module | None = None
+) -> RowCost:
+    """Return what a row of a batch costs, by taking a few of them through a new network.
+
+    That is on the encoder which the settings name, or on a copy of one of the user's own.
+    """
     with torch.random.fork_rng(devices=[]):
-        network = build_network(settings.model.encoder_name, settings.model, image_size)
+        named_or_own = settings.model.encoder_name if encoder is None else encoder
+        network = build_network(named_or_own, settings.model, image_size)
         images = torch.rand(ROWS, 3, image_size, image_size)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.freeze_all_but(settings.model.trained_part)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from oddone import distributed
 from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
+from oddone.encoders.network_file import impossible_numbers
 from oddone.errors import DivergedError, SettingsWarning
 from oddone.progress import Progress
 from oddone.rng import stream
@@ -38,7 +38,7 @@ from oddone.training.checkpoint import (
 from oddone.training.chunks import NetworkInChunks
 from oddone.training.feature_batches import FeatureBatch, FeatureBatches
 from oddone.training.initialise import initial_network, untrained_network
-from oddone.training.objective import Rows, gather_encoded, loss_of, unpaired_share
+from oddone.training.objective import Loss, Rows, gather_encoded, loss_of, unpaired_share
 from oddone.training.optim import build_optimiser, learning_rate, set_learning_rate
 from oddone.training.parts import NetworkInParts
 from oddone.training.run_directory import RunDirectory
@@ -291,13 +291,16 @@ class _Trainer:
             encoded: Encoded = network(images)
         return encoded
 
-    def learn(self, encoded: Encoded, rows: Rows) -> StepReport:
-        """Take one step against the gradient of the loss of all rows, of which these are ours."""
-        rate = learning_rate(self.settings.optimiser, self.share)
-        set_learning_rate(self.optimiser, rate)
+    def loss(self, encoded: Encoded, rows: Rows) -> Loss:
+        """Return the loss of all rows, of which this process has encoded its own."""
         generator = stream(self.settings.seed, "partners", self.step)
         gathered = gather_encoded(encoded, self.settings)
-        loss = loss_of(self.network, gathered, rows, self.settings, generator=generator)
+        return loss_of(self.network, gathered, rows, self.settings, generator=generator)
+
+    def learn(self, loss: Loss, rows: Rows) -> StepReport:
+        """Take one step against the gradient of the loss."""
+        rate = learning_rate(self.settings.optimiser, self.share)
+        set_learning_rate(self.optimiser, rate)
         self.check_finite(total := loss.total.item(), rate)
         self.optimiser.zero_grad()
         self.scaler.scale(loss.total).backward()
@@ -323,7 +326,7 @@ class _Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, unless the weights are no numbers."""
-        if not _is_finite(self.network):
+        if any(impossible_numbers(self.network, self.network.state_dict())):
             rate = learning_rate(self.settings.optimiser, self.share)
             raise self.diverged("the weights are not finite", self.step, rate)
         progress = TrainProgress(self.step, self.seconds, self.scaler.get_scale())
@@ -372,7 +375,10 @@ class _StepRunner:
         views, rows = self.next_batch.result()  # or their features
         encoded = self._encode(views, len(rows.labels))
         self.next_batch = self._make_batch(self.trainer.step + 1)
-        return self.trainer.learn(encoded, rows)
+        loss = self.trainer.loss(encoded, rows)
+        # Of many rows in chunks it is large, and the loss keeps what its gradient needs.
+        del encoded
+        return self.trainer.learn(loss, rows)
 
     def _encode(self, views: CroppedViews | PlannedViews | Tensor, n_rows: int) -> Encoded:
         """Return what the network makes of this process's rows: at once, in parts or in chunks."""
@@ -395,13 +401,6 @@ def _autocast(settings: TrainSettings, device: torch.device) -> str | None:
     if settings.precision == "auto":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     return settings.precision
-
-
-def _is_finite(network: Network) -> bool:
-    """Return whether all weights, and the statistics of batch norm, are numbers."""
-    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    numbers = [*network.parameters(), *(buffer for norm in norms for buffer in norm.buffers())]
-    return all(bool(each.isfinite().all()) for each in numbers)
 
 
 def _warn_of_large_weights(network: Network, rate: float) -> None:

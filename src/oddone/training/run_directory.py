@@ -12,7 +12,7 @@ Of several processes that train as one, only the first writes; all must see the 
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -129,7 +129,7 @@ class RunDirectory:
         toml = as_toml(settings)
         RunDirectory.check_free(path, overwrite=overwrite)
         run = RunDirectory(path)
-        with _os_errors_explained(path):
+        with _os_errors_explained(path), _emptied_on_os_error(path):
             path.mkdir(parents=True, exist_ok=True)
             with run.locked():
                 RunDirectory.check_free(path, overwrite=overwrite)  # now that nobody else can come
@@ -354,15 +354,35 @@ def _os_errors_explained(path: Path) -> Iterator[None]:
 
 def _try_to_write(path: Path) -> None:
     """Make a directory if there is none, write a file there, and remove what was made."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing = _missing_folders(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with file_beside(path / SETTINGS_NAME):
             pass
     finally:
-        for folder in made:
-            with suppress(OSError):  # it could not be made
-                folder.rmdir()
+        _remove_empty(missing)
+
+
+@contextmanager
+def _emptied_on_os_error(path: Path) -> Iterator[None]:
+    """Remove the folders that are made here if an OSError leaves them empty, as on a full disk."""
+    missing = _missing_folders(path)
+    try:
+        yield
+    except OSError:
+        _remove_empty(missing)
+        raise
+
+
+def _missing_folders(path: Path) -> list[Path]:
+    """Return the folder and those above it that are not there yet, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # it could not be made, or is not empty
+            folder.rmdir()
 
 
 def _length(settings: TrainSettings) -> dict[str, int | float]:

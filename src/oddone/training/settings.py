@@ -163,7 +163,8 @@ class TrainSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     """How views are cut out and coloured."""
     held_out: float = 0.1
-    """The share of every class that is kept aside, to calibrate the detector with."""
+    """The share of every class that is kept aside, to calibrate the detector with; if any, at least
+    one image of a class that has five."""
     held_out_at_most: int = 200
     """How many images of a class are kept aside at most: a threshold needs no more."""
     seed: int = 0
