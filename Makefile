@@ -94,9 +94,12 @@ $(SUPPLY): $(READY)
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --fork-strategy fewest \
 	--custom-compile-command 'make pins' $(if $(UPGRADE),--upgrade) pyproject.toml
 
+# Without ray, tensorboard and transformers, which few need and which bring dozens of packages.
+HASHED_EXTRAS = heif onnx parquet pretrained remote report service
+
 pins: $(SUPPLY)
 	$(COMPILE) --extra dev --extra supply -o constraints.txt
-	$(COMPILE) --extra pretrained --extra report -c constraints.txt --generate-hashes \
+	$(COMPILE) $(addprefix --extra ,$(HASHED_EXTRAS)) -c constraints.txt --generate-hashes \
 		-o requirements.hashed.txt
 
 # --strict: without it, pip-audit finds nothing wrong with packages that it finds no data on.

@@ -32,6 +32,31 @@ def test_the_container_runs_as_nobody_and_says_whether_it_is_well() -> None:
     assert used <= options()
 
 
+def test_the_container_installs_by_hashes_all_but_torch_and_oddone_itself() -> None:
+    installed = re.findall(r"/venv/bin/pip install (.*?)(?: &&|$)", CONTAINERFILE, re.MULTILINE)
+    torch, others, oddone = (words.replace("--no-cache-dir --no-deps ", "") for words in installed)
+    assert torch.startswith("--index-url")
+    assert "torch==" in torch
+    assert others == "--require-hashes -r hashed.txt"
+    assert oddone == "."
+
+
+@pytest.mark.skipif(shutil.which("awk") is None, reason="there is no awk here")
+def test_the_container_leaves_out_torch_and_its_cuda_alone() -> None:
+    (program,) = re.findall(r"awk '(.*?)'", CONTAINERFILE)
+    command = ["awk", program, str(ROOT / "requirements.hashed.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    every, kept = (
+        {*re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
+        for text in ((ROOT / "requirements.hashed.txt").read_text(), done.stdout)
+    )
+    assert {"torch", "triton", "nvidia-cublas", "cuda-toolkit"} <= every - kept
+    assert all(name.startswith(("torch", "triton", "nvidia-", "cuda-")) for name in every - kept)
+    assert {"fastapi", "uvicorn", "matplotlib", "jinja2", "sympy", "pillow-heif"} <= kept
+    # A hash that lost its package, or a package without one, would be refused by pip.
+    assert re.fullmatch(r"([a-z].*\\\n(    --hash=.*\\\n)*    --hash=\S+\n)+", done.stdout)
+
+
 def test_kubernetes_grants_nothing_and_uses_options_that_exist() -> None:
     pod = manifests()["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -41,6 +66,12 @@ def test_kubernetes_grants_nothing_and_uses_options_that_exist() -> None:
     assert used <= options()
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_nobody_is_told_to_ask_for_measurements_without_the_token() -> None:
+    assert "annotations" not in manifests()["Deployment"]["spec"]["template"]["metadata"]
+    scraped = yaml.safe_load((ROOT / "deploy" / "prometheus.yaml").read_text())["scrape_configs"]
+    assert all(each["authorization"]["credentials_file"] for each in scraped)
 
 
 def test_the_alerts_ask_for_measurements_that_there_are() -> None:

@@ -35,6 +35,11 @@ def test_every_requirement_has_a_pin_that_fits_it() -> None:
 def test_every_hashed_pin_is_that_of_the_constraints_and_has_hashes() -> None:
     hashed, constraints = pins("requirements.hashed.txt"), pins("constraints.txt")
     assert {"torch", "pillow", "safetensors", "matplotlib"} <= hashed.keys()
+    (extras,) = re.findall(r"^HASHED_EXTRAS = (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"service", "onnx", "parquet", "remote", "heif"} <= {*extras.split()}
+    for extra in extras.split():
+        for text in PROJECT["optional-dependencies"][extra]:
+            assert canonicalize_name(Requirement(text).name) in hashed, text
     assert {name: constraints[name] for name in hashed} == hashed
     blocks = re.split(
         r"^(?=\w)", (ROOT / "requirements.hashed.txt").read_text(), flags=re.MULTILINE
@@ -50,6 +55,12 @@ def test_what_is_needed_at_run_time_is_found_without_the_tools_and_the_extras() 
     assert "urllib3" in needed["requests"]
     assert "urllib3" in needed
     assert needed.keys().isdisjoint({"pytest", "ruff", "transformers", "kornia"})
+
+
+def test_the_packages_of_an_extra_are_needed_with_it() -> None:
+    needed = sbom.needs(f"oddone[{','.join(sbom.EXTRAS)}]")
+    assert {"fastapi", "starlette", "matplotlib", "pyarrow", "aiohttp", "pillow-heif"} <= {*needed}
+    assert needed.keys().isdisjoint({"pytest", "ruff", "transformers", "onnx"})
 
 
 def test_an_sbom_is_narrowed_to_what_is_needed() -> None:

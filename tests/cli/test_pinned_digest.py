@@ -1,6 +1,7 @@
 """`--sha256`: a detector's file is compared with a digest that came by another way."""
 
 import hashlib
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ WRONG = "0" * 64
         "evaluate FILE PICTURES",
         "calibrate FILE PICTURES --out other.oddone",
         "report FILE --test PICTURES --out report.html",
+        "serve FILE --port PORT",
+        "export FILE --out d.onnx",
     ],
 )
 def test_a_file_with_another_digest_is_not_used(
@@ -29,7 +32,9 @@ def test_a_file_with_another_digest_is_not_used(
     words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = words.replace("FILE", str(detector_file)).replace("PICTURES", "digits").split()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        values = {"FILE": detector_file, "PICTURES": "digits", "PORT": free.getsockname()[1]}
+    command = [str(values.get(word, word)) for word in words.split()]
     code, printed, complained = run_oddone(*command, "--sha256", WRONG)
     assert (code, printed) == (2, "")
     digest = hashlib.sha256(detector_file.read_bytes()).hexdigest()
@@ -45,6 +50,12 @@ def test_a_file_with_the_right_digest_is_used(run_oddone: Run, detector_file: Pa
     code, printed, _ = run_oddone("score", str(detector_file), "digits", "--sha256", digest)
     assert code == 0
     assert len(printed.splitlines()) > 1000
+
+
+def test_a_service_of_two_detectors_takes_two_digests(run_oddone: Run) -> None:
+    code, _, complained = run_oddone("serve", "a.oddone", "b.oddone", "--sha256", WRONG)
+    assert code == 2
+    assert "--sha256 is given 1 times for 2 detectors; give one for each" in complained
 
 
 def test_a_report_on_two_detectors_takes_two_digests(

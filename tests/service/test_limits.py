@@ -255,3 +255,17 @@ def test_a_service_that_has_stopped_leaves_nothing_in_memory(tiny_detector: Path
     del service, client
     gc.collect()
     assert remembered() is None
+
+
+def test_a_service_that_has_stopped_frees_its_detectors_at_once(
+    tiny_detector: Path, pictures: dict[str, bytes]
+) -> None:
+    service = Service({"tiny": tiny_detector}, ServiceSettings(decoders=1))
+    detector = weakref.ref(service.detectors.find("tiny").detector)
+    gc.disable()  # as if the next collection were long in coming
+    try:
+        with TestClient(make_app(service)) as client:
+            client.post("/v1/score", files={"files": pictures["0.png"]}).raise_for_status()
+        assert detector() is None
+    finally:
+        gc.enable()

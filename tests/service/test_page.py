@@ -82,6 +82,35 @@ class Visit:
             f"&& !document.getElementById('progress').textContent.startsWith('Looking')"
         )
 
+    def tab_to(self, selector: str) -> None:
+        """Press Tab until that has the focus."""
+        for _ in range(20):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate(f"document.activeElement.matches('{selector}')"):
+                return
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    def drag(self, paths: list[Path]) -> None:
+        """Drag files over the page and let go of them, as a mouse does."""
+        contents = [[path.name, path.read_bytes().hex()] for path in paths]
+        self.page.evaluate(
+            """contents => {
+                const dataTransfer = new DataTransfer();
+                for (const [name, hex] of contents) {
+                    const bytes = Uint8Array.from(hex.match(/../g), (each) => parseInt(each, 16));
+                    dataTransfer.items.add(new File([bytes], name, {type: "image/png"}));
+                }
+                const drop = document.getElementById("drop");
+                const how = {dataTransfer, bubbles: true, cancelable: true};
+                const over = new DragEvent("dragover", how);
+                drop.dispatchEvent(over);
+                if (!over.defaultPrevented) throw new Error("nothing may be dropped here");
+                if (!drop.classList.contains("over")) throw new Error("it does not show that");
+                drop.dispatchEvent(new DragEvent("drop", how));
+            }""",
+            contents,
+        )
+
     def fits(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
@@ -142,6 +171,29 @@ def test_dropped_files_get_verdicts_or_reasons_that_can_be_sorted_downloaded_and
     assert page.is_hidden("#all")
     assert visit.complaints == []
     assert visit.elsewhere == []
+    visit.context.close()
+
+
+def test_files_are_dragged_onto_the_page_and_the_table_is_used_by_keyboard(
+    browser: Any, address: str, files: dict[str, Path]
+) -> None:
+    visit = Visit(browser, address, viewport=DESK)
+    page, names = visit.page, ["normal.png", "broken.png"]
+    visit.drag([files[name] for name in names])
+    visit.wait("document.querySelectorAll('#rows tr').length === 2")
+    assert not page.evaluate("document.getElementById('drop').classList.contains('over')")
+    assert page.locator("#rows th").all_inner_texts() == names
+    page.focus("thead button[data-key=name]")
+    page.keyboard.press("Enter")
+    assert page.locator("#rows th").all_inner_texts() == sorted(names)
+    assert page.get_attribute("th:nth-child(1)", "aria-sort") == "ascending"
+    page.keyboard.press("Space")
+    assert page.locator("#rows th").all_inner_texts() == sorted(names, reverse=True)
+    visit.tab_to("#rows tr:nth-child(2) button")
+    page.keyboard.press("Enter")
+    visit.wait("document.querySelector('#rows tr.chosen th').innerText === 'broken.png'")
+    assert page.get_attribute("#rows tr:nth-child(2) button", "aria-current") == "true"
+    assert visit.complaints == []
     visit.context.close()
 
 

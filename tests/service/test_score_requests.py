@@ -166,3 +166,11 @@ def test_the_model_says_what_it_is_and_metrics_count(
     ):
         assert name in text
     assert client.get("/healthz").json() == client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_whoever_only_asks_whether_it_is_there_gets_the_headers(client: TestClient) -> None:
+    for address in ("/", "/page.js", "/docs", "/healthz", "/readyz", "/openapi.json"):
+        asked, got = client.head(address), client.get(address)
+        assert asked.status_code == got.status_code == 200, address
+        for name in ("content-length", "content-type"):
+            assert asked.headers[name] == got.headers[name]

@@ -10,6 +10,7 @@ import numpy as np
 from cyclopts import App, Parameter
 from jaxtyping import UInt8
 
+from oddone.cli.options import REPEATED, digest_of_each
 from oddone.cli.terminal import note
 from oddone.errors import SettingsError
 from oddone.service.settings import ServiceSettings
@@ -34,6 +35,7 @@ def serve(
     port: int = 8000,
     feedback: Path | None = None,
     token_file: Path | None = None,
+    sha256: Annotated[tuple[str, ...], REPEATED] = (),
     limits: Annotated[ServiceSettings, Parameter(name="*")] = ServiceSettings(),  # noqa: B008
 ) -> None:
     """Serve detectors over HTTP: a page at /, verdicts at /v1/score, what there is at /docs.
@@ -58,8 +60,12 @@ def serve(
         An SQLite file for what users say of verdicts, for oddone calibrate --from-service.
     token_file
         A file with the token that requests must have; or set the variable ODDONE_TOKEN.
+    sha256
+        The SHA-256 that the detector's file must have, also when it changes, as `sha256sum` prints
+        it; for several detectors, give it once for each, in their order.
     """
     paths = detectors_by_name([detector, *others])
+    digests = dict(zip(paths, digest_of_each(sha256, len(paths)), strict=True))
     token = read_token(token_file)
     if token is None and host not in LOOPBACK:
         note(f"anybody who reaches {host}:{port} may use it; set {TOKEN} or --token-file")
@@ -73,7 +79,7 @@ def serve(
         ) from error
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
     with listen(host, port) as listening:
-        service = Service(paths, limits, feedback=feedback, draw=_drawing())
+        service = Service(paths, limits, feedback=feedback, draw=_drawing(), sha256=digests)
         note(f"{', '.join(paths)} at http://{host}:{port}/")
         run_server(service, listening, token=token)
 

@@ -169,6 +169,10 @@ def _add_facts(app: FastAPI, settings: ServiceSettings) -> None:
             raise ProblemError(503, "queue-full", "the queue is full", {"Retry-After": "1"})
         return _json({"status": "ok"})
 
+    # Some ask by HEAD.
+    app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
+    app.add_api_route("/readyz", readyz, methods=["HEAD"], include_in_schema=False)
+
     @app.get(
         "/metrics",
         response_class=Response,
@@ -189,7 +193,7 @@ def _add_page(app: FastAPI) -> None:
         ("/docs.js", "docs.js", "text/javascript"),
     ):
         handler = _sends((PAGE / name).read_bytes(), kind)
-        app.add_api_route(address, handler, include_in_schema=False)
+        app.add_api_route(address, handler, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def _sends(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:

@@ -15,7 +15,7 @@ from oddone.data.stream import ImageStream, StreamedImage
 from oddone.detector import Detector, ScoredImage
 from oddone.device import choose_device
 from oddone.errors import OddOneError, SettingsError, did_you_mean
-from oddone.files import DETECTOR_NAME, file_or_in_run
+from oddone.files import DETECTOR_NAME, compare_sha256, file_or_in_run
 from oddone.provenance import now
 from oddone.service.batching import Batcher
 from oddone.service.drift import DriftTest
@@ -70,12 +70,21 @@ class ServedDetector:
 
 
 class ServedDetectors:
-    """All detectors of a service; the first is the one that is meant without a name."""
+    """All detectors of a service; the first is the one that is meant without a name.
 
-    def __init__(self, paths: Mapping[str, Path], settings: ServiceSettings) -> None:
+    One with a SHA-256 by its name is loaded from a file that has it, and never from another.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        settings: ServiceSettings,
+        sha256: Mapping[str, str | None],
+    ) -> None:
         if not paths:
             raise SettingsError("a service needs a detector; name a run or a file")
         self._settings = settings
+        self._sha256 = sha256
         self.compute = ThreadPoolExecutor(1, "detector")  # torch has threads of its own
         self._reloading = asyncio.Lock()
         self.by_name = {name: self._first(name, path) for name, path in paths.items()}
@@ -90,6 +99,15 @@ class ServedDetectors:
                 404, "unknown-detector", f"detector {name[:100]!r} is not here; {hint}"
             )
         return self.by_name[name].loaded
+
+    def close(self) -> None:
+        """End the thread that computes, and let go of the detectors.
+
+        An app and its parts refer to each other in circles, so Python frees them at some later
+        time: the detectors, which are large, do not wait for it.
+        """
+        self.compute.shutdown()
+        self.by_name.clear()
 
     async def watch(self) -> None:
         """Load what has changed, for ever."""
@@ -128,6 +146,9 @@ class ServedDetectors:
     def _load(self, name: str, path: Path) -> LoadedDetector:
         with _file(path).open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        pinned = self._sha256.get(name)
+        if pinned is not None:
+            compare_sha256(_file(path), sha256, pinned)
         detector = Detector.load(path, sha256=sha256).to(choose_device())
         size = detector.image_size
         detector(torch.zeros(1, 3, size, size, dtype=torch.uint8))  # the first call is slow

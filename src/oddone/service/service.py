@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,11 +43,12 @@ class Service:
         *,
         feedback: Path | None = None,
         draw: DrawExplanation | None = None,
+        sha256: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         self.settings = settings
         self.draw = draw
         self.feedback = None if feedback is None else FeedbackStore(feedback)
-        self.detectors = ServedDetectors(paths, settings)
+        self.detectors = ServedDetectors(paths, settings, sha256)
         self.admission = Admission(settings)
         self.decoders = DecoderPool(settings)
         self.measurements = Measurements(self.admission, self.decoders, self.detectors)
@@ -73,9 +75,9 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """End all threads and processes."""
+        """End all threads and processes, and let go of the detectors."""
         self.decoders.close()
-        self.detectors.compute.shutdown()
+        self.detectors.close()
         if self.feedback is not None:
             self.feedback.close()
 
