@@ -10,6 +10,7 @@ from oddone.detector import Calibration, Detector
 from oddone.errors import SettingsError
 from oddone.verdicts import Verdict
 from oddone.wording import (
+    advise_on_estimate,
     describe_auroc,
     describe_estimate,
     describe_neighbour,
@@ -120,11 +121,42 @@ def test_an_estimate_is_a_sentence_with_its_worst_class() -> None:
     classes = {"mug": 0.99, "lap\ntop": 0.94, "pen": 1.0}
     assert describe_estimate({"auroc": 0.979, "classes": classes}) == (
         "Each of your 3 classes, left out in turn, is told apart from the others with AUROC 97.9% "
-        "(worst: lap top 94.0%)."
+        "(worst: lap top 94.0%); in a single case the truth is often 5 points off."
     )
     assert describe_estimate({"auroc": 0.9, "classes": {"mug": 0.9}}) == (
-        "Your class mug, left out, is told apart with AUROC 90.0%."
+        "Your class mug, left out, is told apart with AUROC 90.0%; in a single case the truth is "
+        "often 5 points off."
     )
+
+
+def test_advice_counts_the_images_fitted_on_and_not_those_of_the_estimate() -> None:
+    estimate = {"auroc": 0.7, "accuracy": 0.9, "images": 90}
+    few = replace(fitted(), provenance={"data": {"images": 120}})
+    assert "with 40 images a class, more images would help most" in advise_on_estimate(
+        few, estimate
+    )
+    many = replace(few, provenance={"data": {"images": 900}})
+    assert "look alike to this encoder" in advise_on_estimate(many, estimate)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("efficientnet-lite0", 224, "one, such as --encoder efficientnet-lite2 --size 224, or"),
+        ("efficientnet-lite2", 128, "one, such as --encoder efficientnet-lite2 --size 224, or"),
+        ("efficientnet-lite2", 224, "one, such as --encoder transformers:facebook/dinov2-base, or"),
+        ("transformers:facebook/dinov2-base", 224, "so try a larger one, or train"),
+    ],
+)
+def test_nobody_is_advised_to_take_the_encoder_that_is_there(
+    name: str, size: int, words: str
+) -> None:
+    detector = replace(fitted(), provenance={"data": {"images": 900}})
+    trained = detector.embedder.trained
+    trained = replace(trained, image_size=size, model=replace(trained.model, encoder_name=name))
+    larger = replace(detector, embedder=replace(detector.embedder, trained=trained))
+    estimate = {"auroc": 0.7, "accuracy": 0.9, "images": 900}
+    assert words in advise_on_estimate(larger, estimate)
 
 
 def test_paths_with_the_same_name_are_called_by_themselves() -> None:

@@ -1,12 +1,28 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from oddone.data import ImageSet, load
 
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture
+def fewer_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the demo see a quarter of its images, which are plenty to see that it works."""
+
+    def load_fewer(*source: str, **options: Any) -> ImageSet:
+        images = load(*source, **options)
+        return replace(images, images=images.images[::4], labels=images.labels[::4])
+
+    monkeypatch.setattr("oddone.cli.demo.load", load_fewer)
+
+
+@pytest.mark.usefixtures("fewer_images")
 @pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
 def test_the_demo_compares_explains_and_goes_on_where_it_stopped(
     tmp_path: Path, run_oddone: Run

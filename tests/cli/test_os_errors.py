@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,30 @@ def test_it_is_one_line_that_names_the_file(
     assert "/proc" in last or "deep/deep" in last
 
 
+@pytest.mark.parametrize("buffering", [1, -1], ids=["row", "end"])
+def test_rows_that_cannot_be_printed_name_standard_output(
+    run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch, buffering: int
+) -> None:
+    full = Path("/dev/full").open("w", buffering)  # noqa: SIM115  (to close it fails, too)
+    monkeypatch.setattr(sys, "stdout", full)
+    code, _, complained = run_oddone("score", str(detector_file), "fashion:unseen#test")
+    with suppress(OSError):
+        full.close()
+    assert code == 2
+    assert complained.splitlines()[-1] == (
+        "oddone: standard output: No space left on device; make room there, or choose another place"
+    )
+
+
+def test_too_little_memory_is_one_line(run_oddone: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((10**6, 1, 1, 3), np.uint8))
+    code, _, complained = run_oddone("data", "info", str(tmp_path / "a.npy"), "--size", "9999")
+    assert code == 2
+    (line,) = complained.splitlines()
+    assert line.startswith("oddone: there is not enough memory (Unable to allocate 273. TiB for")
+    assert line.endswith("; use smaller images, or fewer at a time")
+
+
 @pytest.mark.filterwarnings("ignore::oddone.errors.SettingsWarning")
 def test_a_disk_that_fills_up_while_training_keeps_what_was_trained(
     run_oddone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +109,50 @@ def test_a_disk_that_fills_up_while_training_keeps_what_was_trained(
         "000000001.safetensors",
         "000000002.safetensors",
     ]
+
+
+def test_a_run_that_cannot_be_begun_on_a_full_disk_leaves_nothing(
+    run_oddone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _content: bytes) -> None:  # what writes the lock
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    run = tmp_path / "new" / "run"
+    code, _, complained = run_oddone("train", "fashion", "--preset", "smoke", "--out", str(run))
+    assert (code, complained) == (
+        2,
+        f"oddone: {run} cannot be written: No space left on device; choose another --out\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_there_stays_when_no_run_can_be_begun_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)  # not even an empty file can be made
+    (tmp_path / "there").mkdir()
+    for name in ("there", "new"):
+        with pytest.raises(SettingsError, match="cannot be written: No space left on device"):
+            RunDirectory.create(tmp_path / name, tiny_settings(), {})
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_what_is_advised_suits_what_is_refused(
+    run_oddone: Run, detector_file: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "pictures.npy", tiny_source(images=4).images)
+    source = f"arrays:{tmp_path / 'pictures.npy'}"
+    words = ["score", str(detector_file), source, "--copy-anomalous", f"{NOWHERE}/copies"]
+    code, _, complained = run_oddone(*words)
+    assert code == 2
+    assert complained == (
+        f"oddone: --copy-anomalous {NOWHERE}/copies: No such file or directory; choose another "
+        f"file or folder\n"
+    )
 
 
 @pytest.mark.parametrize(

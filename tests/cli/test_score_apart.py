@@ -16,10 +16,10 @@ from torch.nn import Flatten
 
 import oddone
 from oddone.cli import score_parts
-from oddone.cli.score_shares import parse_shard
+from oddone.cli.score_shares import ShareNote, _check_none_is_missing, parse_shard
 from oddone.data.pieces import PackedPiece, share_of
 from oddone.detector import Detector
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 from oddone.files import lock_folder
 from runs import tiny_source
 
@@ -103,7 +103,7 @@ def test_shards_that_do_not_belong_together_are_not_merged(
     words = (str(detector_file), str(folder), "--shard", "2/2", "--out", str(changed))
     run_oddone("score", *words)
     for files, message in (
-        ([first], "of 2 shares 1 are missing: 2; score them first"),
+        ([first], "of 2 shares 1 is missing: 2; score it first"),
         ([first, copy, second], f"{copy} and {first} are both share 1 of 2"),
         ([first, of_other], f"{of_other} was made by another detector than {first}"),
         ([first, changed], f"{changed} was made of other images, or of images that have changed"),
@@ -245,6 +245,52 @@ def test_parts_of_another_run_are_refused(
     assert "holds letter.txt, and no parts" in refused(*words[:-1], str(strange))
 
 
+@pytest.mark.usefixtures("_small_parts")
+def test_what_became_of_the_list_of_pieces_does_not_matter(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    words = ("score", str(detector_file), str(folder), "--out", str(out))
+    assert run_oddone(*words)[0] == 0
+    listed, part = out / score_parts.PIECES, out / "part-000002.parquet"
+    whole, before = listed.read_bytes(), rows(part)
+    for damaged in (
+        b"",
+        whole[: len(whole) // 2],
+        b"null\n" * len(whole),
+        whole.replace(b"5.png", b"8.png"),  # of the second part
+    ):
+        assert damaged != whole
+        listed.write_bytes(damaged)
+        part.unlink()
+        code, _, complained = run_oddone(*words)
+        assert code == 0, complained
+        assert listed.read_bytes() == whole
+        assert rows(part) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "null",
+        "[1]",
+        "{}",
+        '{"part": 1e999, "pieces": []}',
+        '{"part": 1, "pieces": 5}',
+        '{"part": 1, "pieces": [[]]}',
+        "[" * 20_000,
+    ],
+)
+def test_a_line_of_pieces_that_is_damaged_under_a_worker_is_an_error(
+    tmp_path: Path, line: str
+) -> None:
+    (tmp_path / score_parts.PIECES).write_text(line)
+    with pytest.raises(DataError, match="pieces.jsonl is damaged; the same command writes it"):
+        score_parts._read_part(tmp_path, 0)
+
+
 def test_two_commands_do_not_write_parts_into_one_folder_at_a_time(
     run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
 ) -> None:
@@ -286,5 +332,20 @@ def test_shares_follow_each_other_and_are_the_whole() -> None:
     assert [len(share) for share in shares] == [2, 3, 2, 3]
     assert list(chain(*shares)) == pieces
     assert parse_shard("04/04") == (4, 4)
-    with pytest.raises(SettingsError, match="11 shards of 10 files"):
+    with pytest.raises(SettingsError, match="11 shards of 10 files .* any; .* at most 10 shards$"):
         share_of(pieces, 1, 11)
+
+
+def test_a_tar_is_never_cut_into_shards() -> None:
+    with pytest.raises(SettingsError) as caught:
+        share_of([PackedPiece("tar", "a.tar", 9)], 1, 2)
+    assert str(caught.value) == (
+        "2 shards of 1 file leave some without any (a tar is one piece, however many images it "
+        "holds); choose at most 1 shard"
+    )
+
+
+def test_missing_shares_are_counted_in_words_that_fit(tmp_path: Path) -> None:
+    note = ShareNote(detector="a", source="b", number=2, shares=3, neighbours=0)
+    with pytest.raises(SettingsError, match="of 3 shares 2 are missing: 1, 3; score them first"):
+        _check_none_is_missing({2: (tmp_path, note)})

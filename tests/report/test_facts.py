@@ -46,6 +46,18 @@ def test_a_file_without_a_history_says_how_long_it_was_to_be_trained(detector: D
 
 
 @pytest.mark.parametrize(
+    ("seconds", "words"), [(1.2, "1 second"), (23.7, "24 seconds"), (150.0, "2.5 minutes")]
+)
+def test_what_was_only_fitted_is_not_called_trained(
+    detector: Detector, seconds: float, words: str
+) -> None:
+    about = {"data": {"images": 368}, "seconds": seconds}
+    assert facts(detector, about, [])[:3] == [
+        "Fitted to 368 images of 3 classes", "images of 16 x 16 pixels", f"in {words}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
     "provenance",
     [
         {},

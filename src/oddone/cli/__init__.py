@@ -104,7 +104,7 @@ def launch(
     """Run one command and return its exit code, which is 2 for an error that the user can fix."""
     try:
         return app(tokens) or 0
-    except (OddOneError, OSError) as error:
+    except (OddOneError, OSError, MemoryError) as error:
         if not debug:
             return _print_error(error)
         traceback.print_exc()
@@ -116,17 +116,20 @@ def main() -> None:
     try:
         code = app.meta(sys.argv[1:])
     # An unknown command or option, or a command whose extra is missing: a traceback would not help.
-    except (CycloptsError, OddOneError, OSError) as error:
+    except (CycloptsError, OddOneError, OSError, MemoryError) as error:
         code = _print_error(error)
     sys.exit(code or 0)
 
 
-def _print_error(error: OddOneError | OSError | CycloptsError) -> int:
+def _print_error(error: OddOneError | OSError | MemoryError | CycloptsError) -> int:
     """Print an error in one line, and return the exit code."""
     if isinstance(error, UnknownCommandError) and error.app is app and error.unused_tokens:
         message = _unknown_command(error.unused_tokens[0])
     elif isinstance(error, OSError):
         message = describe_os_error(error)
+    elif isinstance(error, MemoryError):
+        what = f" ({error})" if str(error) else ""
+        message = f"there is not enough memory{what}; use smaller images, or fewer at a time"
     else:
         message = str(error)
     line = Text.assemble(("oddone: ", "bold red"), printable(message))

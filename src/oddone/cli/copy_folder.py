@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, os_error_fix
 from oddone.files import file_beside, remove_leftovers
 
 
@@ -72,8 +72,7 @@ class CopyFolder:
 
     def _error(self, error: OSError) -> SettingsError:
         return SettingsError(
-            f"--copy-anomalous {self.path}: {error.strerror or error}; make room there, or name "
-            f"another folder"
+            f"--copy-anomalous {self.path}: {error.strerror or error}; {os_error_fix(error)}"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import App
 
 from oddone.cli.loading import load_images, open_detector
-from oddone.cli.options import REPEATED, sources_by_name
+from oddone.cli.options import REPEATED, digest_of_each, sources_by_name
 from oddone.cli.out_file import check_out_file, write_out_file
 from oddone.cli.terminal import progress_bar, say
 from oddone.detector import Detector
@@ -140,17 +140,13 @@ def _report_on_detectors(
     sha256: Sequence[str],
 ) -> RenderedReport:
     _check_detectors(paths, pictures)
-    if sha256 and len(sha256) != len(paths):
-        raise SettingsError(
-            f"--sha256 is given {len(sha256)} times for {len(paths)} detectors; give one for each"
-        )
+    digests = digest_of_each(sha256, len(paths))
     if test is None:
         raise SettingsError(
             "a detector is reported on by test images of its classes; name them with --test SOURCE"
         )
     names = distinct_names([_name(path) for path in paths], paths)
     sources = sources_by_name(ood)
-    digests: Sequence[str | None] = sha256 or [None] * len(paths)
     detectors = [open_detector(path, digest) for path, digest in zip(paths, digests, strict=True)]
     sizes = {detector.image_size for detector in detectors}
     test_images = {size: load_images(test, size) for size in sizes}

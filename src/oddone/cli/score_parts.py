@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from oddone.cli.terminal import note as tell
 from oddone.data.pieces import PackedPiece, Piece, from_json, images_in, to_json
 from oddone.data.stream import stream_pieces
 from oddone.engines import JobFailedError, MakeWorker, Summary
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 from oddone.files import (
     LOCK_NAME,
     file_beside,
@@ -186,7 +187,10 @@ def _summary(share: ShareNote) -> Summary:
 
 
 def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _PartsPlan:
-    """Return the plan; one that is there must be the same, and nothing else may be there."""
+    """Return the plan; one that is there must be the same, and nothing else may be there.
+
+    The list of pieces is written anew in any case, so workers read what was checked here.
+    """
     folder = job.folder
     with file_beside(folder / PIECES) as listed:
         plan = _write_pieces(listed, pieces, batch_size)
@@ -199,12 +203,14 @@ def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _Parts
             "parts": len(plan.offsets),
             "neighbours": job.note.neighbours,
         }
-        if (folder / MANIFEST).exists():
-            _check_manifest(folder, manifest)
-        else:
+        is_new = not (folder / MANIFEST).exists()
+        if is_new:
             _check_is_free(folder)
-            listed.replace(folder / PIECES)
-            sync_folder(folder)
+        else:
+            _check_manifest(folder, manifest)
+        listed.replace(folder / PIECES)  # also an equal one: who knows what became of it since
+        sync_folder(folder)
+        if is_new:
             write_json(folder / MANIFEST, manifest)
     return plan
 
@@ -248,10 +254,14 @@ def _images_per_part(batch_size: int) -> int:
 
 
 def _read_part(folder: Path, offset: int) -> tuple[int, list[Piece]]:
-    with (folder / PIECES).open("rb") as file:
-        file.seek(offset)
-        content = json.loads(file.readline())
-    return int(content["part"]), [from_json(piece) for piece in content["pieces"]]
+    path = folder / PIECES
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            content = json.loads(file.readline())
+        return index(content["part"]), [from_json(piece) for piece in content["pieces"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(f"{path} is damaged; the same command writes it again") from error
 
 
 def _check_manifest(folder: Path, wanted: dict[str, Any]) -> None:
@@ -259,7 +269,7 @@ def _check_manifest(folder: Path, wanted: dict[str, Any]) -> None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         there = {name: found.get(name) for name in wanted}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{folder / MANIFEST} is damaged; choose another folder") from error
     for name, what in (
         ("format", "by another version of oddone"),

@@ -113,8 +113,9 @@ def _check_none_is_missing(shares: dict[int, tuple[Path, ShareNote]]) -> None:
     if missing:
         shown = ", ".join(map(str, missing[:NUMBERS_SHOWN]))
         more = f" and {len(missing) - NUMBERS_SHOWN:,} more" if len(missing) > NUMBERS_SHOWN else ""
+        are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
         raise SettingsError(
-            f"of {total:,} shares {len(missing):,} are missing: {shown}{more}; score them first"
+            f"of {total:,} shares {len(missing):,} {are} missing: {shown}{more}; score {them} first"
         )
 
 

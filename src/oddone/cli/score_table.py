@@ -26,12 +26,14 @@ from rich.text import Text
 from oddone.cli.out_file import os_errors_explained, out_file_in_parts, written_whole
 from oddone.cli.terminal import printable
 from oddone.errors import SettingsError
+from oddone.files import os_errors_named
 from oddone.scored_images import ScoredImage
 from oddone.wording import describe_neighbour
 
 ROWS_PER_GROUP = 10_000  # rows of a Parquet file that are written together
 RARE = 0.1  # a p-value below this is shown as "1 in N"
 WIDEST_CLASS_NAME = 24  # in cells of a terminal
+STDOUT = Path("standard output")  # as errors call it
 
 Row = dict[str, Any]
 Write = Callable[[Row], None]
@@ -186,8 +188,16 @@ def _write_to_pipe(columns: Columns) -> Iterator[Write]:
     stdout = cast("TextIOWrapper", sys.stdout)
     stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as in files
     try:
-        yield _csv_rows(stdout, columns)
-        stdout.flush()
+        with os_errors_named(STDOUT):
+            write = _csv_rows(stdout, columns)
+
+        def write_or_name(row: Row) -> None:
+            with os_errors_named(STDOUT):
+                write(row)
+
+        yield write_or_name
+        with os_errors_named(STDOUT):
+            stdout.flush()
     except BrokenPipeError:  # such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())  # or Python complains at exit
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""What a detector is, in a few facts: what it was trained on, how long, and when."""
+"""What a detector is, in a few facts: what it was trained on or fitted to, how long, and when."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,18 @@ def look_up(content: object, *keys: str) -> object:
 
 
 def _trained_on(detector: Detector) -> str:
+    done = "Trained on" if _fit_seconds(detector.provenance) is None else "Fitted to"
     classes = _counted(len(detector.classes), "class", "classes")
     images = look_up(detector.provenance, "data", "images")
     if not _is_number(images):
-        return f"Trained on {classes}"
-    return f"Trained on {_counted(int(images), 'image', 'images')} of {classes}"
+        return f"{done} {classes}"
+    return f"{done} {_counted(int(images), 'image', 'images')} of {classes}"
+
+
+def _fit_seconds(provenance: Mapping[str, Any]) -> float | None:
+    """Return how long `oddone fit` took; None for a detector that was trained."""
+    seconds = look_up(provenance, "seconds")
+    return seconds if _is_number(seconds) else None
 
 
 def _tested_on(evaluation: Evaluation) -> str:
@@ -56,8 +63,18 @@ def _minutes(provenance: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
     seconds, steps = last.get("seconds"), last.get("step")
     if _is_number(seconds) and _is_number(steps):
         return f"{_counted(int(steps), 'step', 'steps')} in {seconds / 60:.1f} minutes"
+    fit_seconds = _fit_seconds(provenance)
+    if fit_seconds is not None:
+        return f"in {_duration(fit_seconds)}"
     minutes = look_up(provenance, "settings", "minutes")
     return f"{minutes:g} minutes of training" if _is_number(minutes) else None
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as people say it: seconds, or minutes where they are many."""
+    if seconds < 100:
+        return _counted(round(seconds), "second", "seconds")
+    return f"{seconds / 60:.1f} minutes"
 
 
 def _date(provenance: Mapping[str, Any]) -> str | None:
