@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from dying import DyingWorker, make_double, make_refuse
 
-from oddone.cli import score_parts
+from oddone.cli import app, score_parts
 from oddone.cli.score_apart import EngineOptions
 from oddone.cli.score_parts import PartJob, part_path, score_in_parts
 from oddone.cli.score_shares import ShareNote
@@ -87,6 +87,30 @@ def test_a_killed_worker_does_its_part_again_and_all_rows_are_those_of_one_proce
     assert sum(row["reason"] is not None for row in there) == 1
     scores = [[row["score"] or 0.0 for row in table] for table in tables]
     np.testing.assert_allclose(*scores, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("_ray")
+@pytest.mark.parametrize("joins", [False, True])
+def test_the_command_starts_a_ray_or_joins_one_and_writes_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joins: bool
+) -> None:
+    """Ray is that of all tests; only its start and its end are noted instead of made."""
+    running, calls = ray.get_runtime_context().gcs_address, []
+    first = iter([False])  # to the command; Ray itself asks, too
+    monkeypatch.setattr("ray.is_initialized", lambda: next(first, True))
+    monkeypatch.setattr("ray.init", lambda **how: calls.append(how))
+    monkeypatch.setattr("ray.shutdown", lambda: calls.append("shut down"))
+    detector, out = tmp_path / "d.oddone", tmp_path / "scores"
+    fitted().save(detector)
+    where = ["--address", running] if joins else []
+    words = ["--engine", "ray", "--workers", "1", *where, "--out", str(out)]
+    app.meta(["score", str(detector), *write_sources(tmp_path), *words])
+    begun, ended = calls
+    assert ended == "shut down"
+    assert begun["address"] == (running if joins else "local")
+    assert begun.get("num_cpus") == (None if joins else 1)
+    rows = [row for path in sorted(out.glob("*.parquet")) for row in rows_of(path)]
+    assert len({row["path"] for row in rows}) == len(rows) == 40 + 1 + 5 + 6
 
 
 def write_sources(folder: Path) -> list[str]:

@@ -27,8 +27,9 @@ from oddone.errors import OddOneError
 
 GIVEN_UP = {"folder": 1200.0}
 """Seconds of processor time after which a case of this reader is given up; of others, 20."""
-HANGS = 1500.0
-"""Seconds by the clock after which one is that waits for something."""
+HANGS = {"folder": 1500.0}
+"""Seconds by the clock after which one is that waits for something; of others, MOST_WAIT."""
+MOST_WAIT = 120.0
 MOST_ADDRESSES = 12 * 2**30  # bytes, so that no case takes all memory of the machine
 RUNS_CODE = {
     *("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen"),
@@ -62,7 +63,7 @@ def main() -> None:
 
 def _tried(read: Callable[[Path], Any], path: Path) -> dict[str, Any]:
     """Return what became of a case, how much processor time it took, and how much more memory."""
-    faulthandler.dump_traceback_later(HANGS, exit=True)
+    faulthandler.dump_traceback_later(HANGS.get(read.__name__, MOST_WAIT), exit=True)
     signal.setitimer(signal.ITIMER_PROF, GIVEN_UP.get(read.__name__, 20.0))
     before, began = _forget_peak(), time.process_time()
     try:

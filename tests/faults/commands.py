@@ -39,6 +39,8 @@ class Command:
     """How to go on after a fault; if that is refused, or not set, by the same words."""
     changes: tuple[str, ...] = ()
     """Functions of `changes.py`."""
+    once: bool = False
+    """Whether it refuses to do what is done already."""
     slow: bool = False
     """Whether it takes seconds, so that the short form has fewer trials of it."""
 
@@ -65,11 +67,20 @@ COMMANDS = {
         changes=("small_parts",),
         slow=True,
     ),
+    "score shard": Command(
+        "score INPUTS/run INPUTS/photos --shard 1/2 --out WORK/1.parquet", slow=True
+    ),
+    "score merge": Command(
+        "score --merge INPUTS/1.parquet INPUTS/2.parquet --out WORK/scores.csv",
+        before=("old.csv>scores.csv",),
+        slow=True,
+    ),
     "evaluate": Command(
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),
     "export": Command("export INPUTS/run --out WORK/d.onnx", changes=("quick_export",), slow=True),
     "score onnx": Command("score INPUTS/tiny.onnx INPUTS/photos --out WORK/scores.csv", slow=True),
+    "data fix": Command("data fix INPUTS/photos WORK/small", once=True, slow=True),
     "bench": Command(
         "bench paper-sei --ind arrays:INPUTS/training.npz --test INPUTS/normal.npz "
         "--ood o=INPUTS/unseen.npz --out WORK/bench",
@@ -104,6 +115,10 @@ class Stage:
         made = self.run("train")
         assert made.code == 0, made.complained
         shutil.move(self.work / "run", self.inputs / "run")
+        for shard in (1, 2):
+            words = f"score INPUTS/run INPUTS/photos --shard {shard}/2 --out INPUTS/{shard}.parquet"
+            made = self._run(words)
+            assert made.code == 0, made.complained
 
     def set_up(self, before: Sequence[str]) -> None:
         """Make the folder as it is before a command."""
@@ -196,6 +211,16 @@ def check_old_or_new(between: Contents, old: Contents, new: Contents) -> None:
         allowed = [state[name] for state in (old, new) if name in state]
         if allowed and not name.endswith((HISTORY, PROVENANCE)):
             assert content in allowed, f"{name} is neither what it was nor what it will be"
+
+
+def check_again(stage: Stage, name: str, between: Contents, wanted: Contents) -> None:
+    """Check that one more run leads to what is wanted, if that was not there already."""
+    again = stage.run_again(name)
+    if COMMANDS[name].once and between == wanted:
+        check_is_one_line(again, stage.work)
+    else:
+        assert again.code == 0, again.complained
+    check_equal(contents_of(stage.work), wanted)
 
 
 def check_equal(found: Contents, wanted: Contents) -> None:

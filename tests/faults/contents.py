@@ -3,6 +3,7 @@
 A file that has the name of a complete one must be complete: it is read and checked as oddone does.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from pyarrow import parquet
 
 from oddone import Detector
@@ -28,6 +30,7 @@ HISTORY = "history.jsonl"
 PROVENANCE = "provenance.json"
 DIFFERING = ("date", "seconds", "processor_seconds", "minutes", "processor_minutes", "digest")
 _read_before: dict[tuple[str, bytes], object] = {}
+"""What is in a file, by its name and its digest: thousands of whole files would fill the memory."""
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}-\d{6}-")
 _CACHE_ENTRY_IN_THE_MAKING = re.compile(r"[0-9a-f]{16}\.[0-9a-f]{16}")
 
@@ -58,7 +61,7 @@ def _content(path: Path) -> object:
     """Return what is in a file, read in the way that its name asks for."""
     if path.suffix not in READERS:
         raise AssertionError(f"what is {path}?")
-    key = path.name, path.read_bytes()
+    key = path.name, hashlib.sha256(path.read_bytes()).digest()
     if key not in _read_before:
         _read_before[key] = READERS[path.suffix](path)
     return _read_before[key]
@@ -115,6 +118,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".npy": lambda path: np.load(path, allow_pickle=False).tobytes(),
     ".oddone": _detector,
     ".onnx": lambda path: OnnxDetector.load(path).facts,
+    ".png": lambda path: np.asarray(Image.open(path)).tobytes(),
     ".parquet": lambda path: parquet.read_table(path).to_pylist(),
     ".safetensors": _network_or_state,
     ".toml": read_settings,

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +41,19 @@ def decode_with_a_crash() -> None:
         return resize(picture, size)
 
     decoding.resize_picture = crash
+
+
+def decode_with_a_wait() -> None:
+    """Wait at a picture of one pixel, for longer than the clock allows; that is made short here."""
+    vars(sys.modules["__main__"])["MOST_WAIT"] = 1.0
+    resize = decoding.resize_picture
+
+    def wait(picture: Any, size: int) -> Any:
+        if picture.size == (1, 1):
+            time.sleep(60)
+        return resize(picture, size)
+
+    decoding.resize_picture = wait
 
 
 def decode_in_gigabytes() -> None:

@@ -23,9 +23,8 @@ import pytest
 import torch
 from corpus_images import noise
 from PIL import Image
-from trials import Trials
+from trials import Rounds, Trials
 
-from conftest import Rounds
 from oddone.data import load
 from oddone.data.decode import decode, decode_or_reason
 from oddone.detector import Detector

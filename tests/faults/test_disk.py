@@ -10,6 +10,7 @@ import pytest
 from commands import (
     COMMANDS,
     Stage,
+    check_again,
     check_equal,
     check_is_one_line,
     check_old_or_new,
@@ -55,9 +56,7 @@ def check_faulty(
     check_old_or_new(between, before, wanted)
     gone = [name for name in before if name not in between and CHECKPOINTS not in name]
     assert not gone, gone
-    again = stage.run_again(name)
-    assert again.code == 0, again.complained
-    check_equal(contents_of(stage.work), wanted)
+    check_again(stage, name, between, wanted)
 
 
 def _without_cache(contents: Contents) -> Contents:

@@ -18,9 +18,7 @@ from corpus_artifacts import (
     forge_tensor,
     write_artifacts,
 )
-from trials import Trials
-
-from conftest import Rounds
+from trials import Rounds, Trials
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX's limits")
 ARTIFACT, FORGERY = "artifact_readers.artifact", "artifact_readers.forgery"

@@ -17,9 +17,8 @@ from corpus_images import (
     valid_pictures,
 )
 from PIL import Image
-from trials import Trials
+from trials import Rounds, Trials
 
-from conftest import Rounds
 from runs import tiny_source
 from small_detector import fitted
 
@@ -69,7 +68,8 @@ def test_a_picture_takes_neither_long_nor_much_memory(
     if long:  # a planted fault that takes as long to be found as a case may take
         fault, scans_only = "decode_any_number_of_scans", write(tmp_path / "scans", scans.items())
         (outcome,) = try_cases(PICTURE, scans_only, tmp_path / "planted", fault)
-        with pytest.raises(AssertionError, match="the process ended with"):
+        # A fast machine is through before the case is given up, and too late all the same.
+        with pytest.raises(AssertionError, match=r"the process ended with|it took \d+\.\d s"):
             outcome.check()
 
 
@@ -147,6 +147,7 @@ def test_a_row_that_is_dropped_or_changed_is_found(tmp_path: Path) -> None:
     [
         ("decode_whatever_pillow_raises", "AssertionError"),
         ("decode_with_a_crash", "the process ended with -11"),
+        ("decode_with_a_wait", "Timeout (0:00:01)"),
         ("decode_in_gigabytes", "MB"),
     ],
 )

@@ -8,7 +8,14 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from commands import COMMANDS, Stage, check_equal, check_old_or_new, chosen_numbers
+from commands import (
+    COMMANDS,
+    Stage,
+    check_again,
+    check_equal,
+    check_old_or_new,
+    chosen_numbers,
+)
 from contents import contents_of
 from launcher import KILLED
 from trials import Rounds, Trials
@@ -21,10 +28,9 @@ def check_killed(stage: Stage, name: str, changes: Sequence[str] = (), **fault: 
     before = contents_of(stage.work)
     killed = stage.run(name, changes, **fault)
     assert killed.code in {KILLED, 0}, killed.complained  # 0: it was over before
-    check_old_or_new(contents_of(stage.work), before, wanted)
-    again = stage.run_again(name)
-    assert again.code == 0, again.complained
-    check_equal(contents_of(stage.work), wanted)
+    between = contents_of(stage.work)
+    check_old_or_new(between, before, wanted)
+    check_again(stage, name, between, wanted)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -146,17 +147,27 @@ def wait_until_gone(*processes: int) -> None:
         time.sleep(0.05)
 
 
-def test_torchrun_goes_on_by_itself_when_a_process_is_killed(
+def test_torchrun_on_two_machines_goes_on_by_itself_when_a_process_is_killed(
     images: str, alone: list[float], tmp_path: Path
 ) -> None:
+    """The two machines are two launchers on this one, which meet at an address."""
     run = tmp_path / "run"
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    meeting = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}")
+    launch = ("-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", *meeting)
     train = ("-m", "oddone", "train", images, "--out", str(run), *OPTIONS)
-    torchrun = start(*launch, "--max-restarts", "1", *train)
-    wait_for_step(run, 3, torchrun)
-    os.kill(ranks_of(torchrun)[1], signal.SIGKILL)
-    code, printed, _ = end(torchrun)
-    assert code == 0
-    assert f"done: {STEPS} steps" in printed
+    words = (*launch, "--rdzv-id", "birds", "--max-restarts", "1", *train)
+    machines = [start(*words), start(*words)]
+    wait_for_step(run, 3, machines[0])
+    os.kill(ranks_of(machines[1])[0], signal.SIGKILL)
+    codes, printed, _ = zip(*map(end, machines), strict=True)
+    assert codes == (0, 0)
+    assert "".join(printed).count(f"done: {STEPS} steps") == 1
     check_whole(run, alone)
-    assert json.loads((run / "provenance.json").read_text())["processes"] == 2
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert (provenance["processes"], provenance["launch"]) == (2, "birds")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
