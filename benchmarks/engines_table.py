@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pages import Record
+from pages import Record, table
 
 IMAGES = (10**6, 10**8, 10**10)
 Link = Callable[[Record], str]
@@ -10,17 +10,26 @@ Link = Callable[[Record], str]
 
 def engines_table(record: Record, link: Link) -> str:
     """Return what was measured of both engines, round by round."""
-    table = [
-        "| round | engine | images/s | images/s of CPU | memory of a process | bytes an image |",
-        "|---|---|---|---|---|---|",
+    columns = [
+        "round",
+        "engine",
+        "images/s",
+        "images/s of CPU",
+        "memory of a process",
+        "bytes an image",
     ]
-    for number, engines in enumerate(record["rounds"], 1):
-        for name, found in engines.items():
-            table.append(
-                f"| {number} | {name} | {found['images_per_second']:,.0f} | "
-                f"{found['images_per_cpu_second']:,.0f} | {found['worker_mebibytes']:,.0f} MiB | "
-                f"{found['bytes_written_per_image']:.0f} |"
-            )
+    rows = [
+        (
+            f"{number}",
+            name,
+            f"{found['images_per_second']:,.0f}",
+            f"{found['images_per_cpu_second']:,.0f}",
+            f"{found['worker_mebibytes']:,.0f} MiB",
+            f"{found['bytes_written_per_image']:.0f}",
+        )
+        for number, engines in enumerate(record["rounds"], 1)
+        for name, found in engines.items()
+    ]
     machine, memory = record["machine"], record["memory"]
     by_clock, by_cpu = record["ray_over_local"], record["ray_over_local_per_cpu_second"]
     about = (
@@ -38,7 +47,7 @@ def engines_table(record: Record, link: Link) -> str:
         f"{record['memory_ratio']:.2f} times that with a tenth of the pictures. Ray started in "
         f"{record['seconds_to_start_ray']:.0f} s. Record: {link(record)}."
     )
-    return "\n".join([*table, "", about, ratios, rest]) + "\n"
+    return table(columns, rows, f"{about}\n{ratios}\n{rest}")
 
 
 def costs_table(engines: Record, scoring: Record, decoding: Record, link: Link) -> str:
@@ -67,18 +76,17 @@ def costs_table(engines: Record, scoring: Record, decoding: Record, link: Link) 
         for row in decoding["speed"]
         if row["ours"] == "first load"
     ]
-    table = [
-        "| what a core does | images/s | 10^6 images | 10^8 images | 10^10 images |",
-        "|---|---|---|---|---|",
-    ]
-    table += [
-        f"| {what} | {_rounded(rate)} | "
-        + " | ".join(f"{_rounded(images / rate / 3600)} core hours" for images in IMAGES)
-        + " |"
+    columns = ["what a core does", "images/s", "10^6 images", "10^8 images", "10^10 images"]
+    cells = [
+        [
+            what,
+            _rounded(rate),
+            *(f"{_rounded(images / rate / 3600)} core hours" for images in IMAGES),
+        ]
         for what, rate in rows
     ]
     records = ", ".join(link(record) for record in (engines, scoring, decoding))
-    return "\n".join([*table, "", f"Records: {records}."]) + "\n"
+    return table(columns, cells, f"Records: {records}.")
 
 
 def first_verdict_table(record: Record, link: Link) -> str:

@@ -1,6 +1,7 @@
 """The pages with tables of measurements, and the records in results/ that these are made of."""
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,16 @@ def all_records(name: str, kind: str) -> list[Record]:
         json.loads(path.read_text()) | {"file": path.relative_to(ROOT).as_posix()}
         for path in RESULTS.glob(f"*-{kind}-{name}.json")
     ]
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], source: str) -> str:
+    """Return a table in Markdown, and where its numbers come from below it."""
+    lines = [_line(columns), "|---" * len(columns) + "|", *map(_line, rows), "", source]
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def link_from(page: Path, record: Record) -> str:

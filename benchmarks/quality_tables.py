@@ -1,20 +1,23 @@
 """Tables on how good detectors are: photographs, the demo, presets."""
 
 import statistics
+from collections.abc import Sequence
 
-from pages import PERFORMANCE, README, Record, by_date, link_from, made_on, newest
+from pages import PERFORMANCE, README, Record, by_date, link_from, made_on, newest, table
 
 
 def photographs_table() -> str:
     """Return what `oddone fit` reaches on photographs."""
     record = newest("photographs", kind="quality")
-    table = [
-        "| `oddone fit` with | accuracy | AUROC, unseen classes | seconds | memory |",
-        "|---|---|---|---|---|",
-    ]
-    table += [
-        f"| {_encoder_name(row)} | {row['accuracy']:.1%} | {row['auroc']:.1%} | "
-        f"{row['seconds']:.0f} | {row['peak_mebibytes']:,.0f} MiB |"
+    columns = ["`oddone fit` with", "accuracy", "AUROC, unseen classes", "seconds", "memory"]
+    rows = [
+        (
+            _encoder_name(row),
+            f"{row['accuracy']:.1%}",
+            f"{row['auroc']:.1%}",
+            f"{row['seconds']:.0f}",
+            f"{row['peak_mebibytes']:,.0f} MiB",
+        )
         for row in record["rows"]
     ]
     machine = record["machine"]
@@ -22,30 +25,31 @@ def photographs_table() -> str:
         f"{machine['threads']} threads of an {machine['processor']}, seed {record['seed']}; "
         f"record: {link_from(README, record)}."
     )
-    return "\n".join([*table, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def many_photographs_table() -> str:
     """Return what fitting ever more photographs takes."""
     record = newest("many_photographs")
-    table = [
-        "| photographs | processor time | memory of its own | with pages of the cache |",
-        "|---|---|---|---|",
-    ]
-    table += [
-        f"| {row['photographs']:,} | {row['processor_seconds']:.0f} s | "
-        f"{row['private_mebibytes']:,.0f} MiB | {row['resident_mebibytes']:,.0f} MiB |"
+    columns = ["photographs", "processor time", "memory of its own", "with pages of the cache"]
+    rows = [
+        (
+            f"{row['photographs']:,}",
+            f"{row['processor_seconds']:.0f} s",
+            f"{row['private_mebibytes']:,.0f} MiB",
+            f"{row['resident_mebibytes']:,.0f} MiB",
+        )
         for row in record["rows"]
     ]
     source = f"{record['encoder']}, {record['image_size']} pixels. {made_on(PERFORMANCE, record)}"
-    return "\n".join([*table, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def rules_table() -> str:
     """Return the AUROC of each rule on photographs, beside what leaving classes out promised."""
     record = newest("photographs", kind="quality")
     names = list(record["rows"][0]["rules"])
-    table = [f"| encoder | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    rows = []
     for row in record["rows"]:
         estimates = row["estimates_of_other_rules"] | {row["rule"]: row["estimated_auroc"]}
         cells = [
@@ -54,8 +58,8 @@ def rules_table() -> str:
             f"{f' ({estimates[name]:.1%})' if name in estimates else ''}"
             for name in names
         ]
-        table.append(f"| {_encoder_name(row)} | {' | '.join(cells)} |")
-    return "\n".join([*table, "", f"Record: {link_from(PERFORMANCE, record)}."]) + "\n"
+        rows.append([_encoder_name(row), *cells])
+    return table(["encoder", *names], rows, f"Record: {link_from(PERFORMANCE, record)}.")
 
 
 def _encoder_name(row: Record) -> str:
@@ -79,42 +83,51 @@ def leave_out_records() -> list[Record]:
 def _estimates_of(record: Record) -> str:
     splits = record["splits"]
     head = ", with an MCL head" if record["learn_head"] else ""
-    table = [
-        (
-            f"{record['source']}, {record['images']:,} images, {len(splits)} splits, "
-            f"{record['known']} known classes in each{head}:"
-        ),
-        "",
-        "| rule | AUROC on unseen classes | estimate | estimate and truth apart in a split |",
-        "|---|---|---|---|",
+    about = (
+        f"{record['source']}, {record['images']:,} images, {len(splits)} splits, "
+        f"{record['known']} known classes in each{head}:"
+    )
+    columns = [
+        "rule",
+        "AUROC on unseen classes",
+        "estimate",
+        "too high by (standard error)",
+        "apart in a split",
     ]
-    for name in splits[0]["true"]:
-        true, estimated = (
-            [split[kind][name] for split in splits] for kind in ("true", "estimated")
-        )
-        apart = statistics.mean(abs(a - b) for a, b in zip(true, estimated, strict=True))
-        table.append(
-            f"| {name} | {statistics.mean(true):.1%} | {statistics.mean(estimated):.1%} | "
-            f"{apart:.1%} |"
-        )
-    chosen = statistics.mean(split["true"][split["chosen"]] for split in splits)
-    promised = statistics.mean(split["estimated"][split["chosen"]] for split in splits)
-    table.append(f"| the rule chosen in each split | {chosen:.1%} | {promised:.1%} | |")
-    return "\n".join([*table, "", f"Record: {link_from(PERFORMANCE, record)}."]) + "\n"
+    rules = {name: [name] * len(splits) for name in splits[0]["true"]}
+    rules["the rule chosen in each split"] = [split["chosen"] for split in splits]
+    rows = [_estimate_row(name, splits, of_splits) for name, of_splits in rules.items()]
+    source = f"Record: {link_from(PERFORMANCE, record)}."
+    return f"{about}\n\n{table(columns, rows, source)}"
+
+
+def _estimate_row(name: str, splits: Sequence[Record], rules: Sequence[str]) -> list[str]:
+    """Return a line on the rule that each split is scored by."""
+    scored = list(zip(splits, rules, strict=True))
+    estimated = [split["estimated"][rule] for split, rule in scored]
+    true = [split["true"][rule] for split, rule in scored]
+    too_high = [each - truth for each, truth in zip(estimated, true, strict=True)]
+    error = statistics.stdev(too_high) / len(too_high) ** 0.5
+    return [
+        name,
+        f"{statistics.mean(true):.1%}",
+        f"{statistics.mean(estimated):.1%}",
+        f"{statistics.mean(too_high):+.1%} ({error:.1%})",
+        f"{statistics.mean(map(abs, too_high)):.1%}",
+    ]
 
 
 def demo_table() -> str:
     """Return what the demo reaches on the embedded images."""
     record = newest("demo", kind="quality")
     oods = list(next(iter(record["results"].values()))["oods"])
-    head = [
-        "| method | accuracy | " + " | ".join(f"AUROC, {ood}" for ood in oods) + " |",
-        "|---" * (len(oods) + 2) + "|",
-    ]
+    columns = ["method", "accuracy", *(f"AUROC, {ood}" for ood in oods)]
     rows = [
-        f"| {name} | {result['accuracy']:.1%} | "
-        + " | ".join(f"{result['oods'][ood]['auroc']:.1%}" for ood in oods)
-        + " |"
+        [
+            name,
+            f"{result['accuracy']:.1%}",
+            *(f"{result['oods'][ood]['auroc']:.1%}" for ood in oods),
+        ]
         for name, result in record["results"].items()
     ]
     source = (
@@ -123,7 +136,7 @@ def demo_table() -> str:
         f"an {record['machine']['processor']}, seed {record['seed']}; record: "
         f"{link_from(README, record)}."
     )
-    return "\n".join([*head, *rows, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def quality_table() -> str:
@@ -133,23 +146,19 @@ def quality_table() -> str:
 
 
 def _quality_of(record: Record) -> str:
-    rows = record["results"]
-    metrics = [name for name in rows[0] if name != "inference" and not name.startswith("spread ")]
-    head = [
-        f"| preset `{record['preset']}` | {' | '.join(metrics)} |",
-        "|---" * (len(metrics) + 1) + "|",
+    results = record["results"]
+    metrics = [
+        name for name in results[0] if name != "inference" and not name.startswith("spread ")
     ]
-    lines = [
-        f"| {row['inference']} | {' | '.join(_with_spread(row, name) for name in metrics)} |"
-        for row in rows
-    ]
+    columns = [f"preset `{record['preset']}`", *metrics]
+    rows = [[row["inference"], *(_with_spread(row, name) for name in metrics)] for row in results]
     used = ", ".join(f"{minutes:.1f}" for minutes in record["processor_minutes"])
     source = (
         f"{record['minutes']:.0f} minutes of two cores: {record['steps']:,} steps; "
         f"{used} minutes of processor time on an {record['machine']['processor']}. Mean and "
         f"standard deviation of {record['seeds']} seeds; record: {link_from(PERFORMANCE, record)}."
     )
-    return "\n".join([*head, *lines, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def _with_spread(row: Record, metric: str) -> str:

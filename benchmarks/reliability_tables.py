@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from pages import RELIABILITY, by_date, made_on, newest
+from pages import RELIABILITY, Record, by_date, made_on, newest, table
 from torture import summed
 
 
@@ -20,30 +20,43 @@ def faults_table() -> str:
         kind: list(members)
         for kind, members in groupby(trials, key=lambda trial: trial[0].split(": ")[0])
     }
-    table = ["| fault | of or with | times | failed |", "|---|---|---|---|"]
+    rows = []
     for kind, members in (groups | {"all": trials}).items():
         names = ", ".join(name.removeprefix(f"{kind}: ") for name, _ in members)
         tried, failed = (sum(row[column] for _, row in members) for column in ("tried", "failed"))
-        table.append(f"| {kind} | {'' if kind == 'all' else names} | {tried:,} | {failed:,} |")
+        rows.append((kind, "" if kind == "all" else names, f"{tried:,}", f"{failed:,}"))
     sources = " ".join(
-        f"{record['part'] or 'All'}: {record['share']:.0%} of the long form. "
-        f"{made_on(RELIABILITY, record)}"
+        f"{record['part'] or 'All'}: {_extent(record)}. {made_on(RELIABILITY, record)}"
         for record in records.values()
     )
-    return "\n".join([*table, "", sources]) + "\n"
+    return table(["fault", "of or with", "times", "failed"], rows, sources)
+
+
+def _extent(record: Record) -> str:
+    """Return how much of the long form a record is of."""
+    share = f"{record['share']:.0%} of the long form"
+    failed = any(row["failed"] for row in record["trials"].values())
+    return share if record["passed"] or failed else f"{share}, stopped before its end"
 
 
 def soak_table() -> str:
     """Return what grew and what slowed down while processes worked side by side."""
     record = newest("soak", "reliability")
-    table = [
-        "| process | images | memory | growth an hour (95 %) | files | threads | images/s of CPU |",
-        "|---|---|---|---|---|---|---|",
+    columns = [
+        "process",
+        "images",
+        "memory",
+        "growth an hour (95 %)",
+        "files",
+        "threads",
+        "images/s of CPU",
     ]
+    rows = []
     for name, found in record["processes"].items():
         memory = found["resident_mebibytes"]
         growth = memory["slope"]
         cells = [
+            name,
             f"{found['images']:,}",
             f"{memory['last_tenth']:,.0f} MiB, at most {memory['most']:,.0f}",
             f"{growth['per_hour']:+.1f} MiB ({growth['low']:+.1f} to {growth['high']:+.1f})",
@@ -52,8 +65,8 @@ def soak_table() -> str:
                 for what in ("descriptors", "threads", "images_per_cpu_second")
             ),
         ]
-        table.append(f"| {name} | {' | '.join(cells)} |")
+        rows.append(cells)
     faults = "; ".join(record["faults"]) or "none"
     length = f"{record['minutes']:g} minutes, the first {record['warm_up']:.0%} of them warm-up."
     source = f"{length} Faults: {faults}. {made_on(RELIABILITY, record)}"
-    return "\n".join([*table, "", source]) + "\n"
+    return table(columns, rows, source)

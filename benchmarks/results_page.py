@@ -133,9 +133,9 @@ TEMPLATE = """<!-- written by `{command}`, checked by the tests -->
 
 ## What to keep in mind
 
-- **The settings were chosen for MCL.** Temperature, learning rate and crops of the cpu preset were
-  chosen by trying them with MCL, and by looking at a part of the same test images ({decision}). The
-  other methods have the same settings; nobody has looked for better ones.
+- **The settings of the paper's tables were chosen for MCL.** Temperature, learning rate and crops
+  of the cpu preset were chosen by trying them with MCL, and by looking at a part of the same test
+  images ({decision}). The other methods have the same settings; nobody has looked for better ones.
 - **Equal minutes are not equal steps.** A network whose steps cost more has made fewer of them.
   Where the table of networks has no processor minutes, minutes were by the clock: a network that
   had to share the machine has made fewer steps, too.
@@ -181,6 +181,9 @@ Copy the records that these leave in the folder of `--out` to `results/`, then:
 """
 
 SCALING_TEMPLATE = """## What another minute buys
+
+Here every method has its own recipe ([how each is trained](guides/bench.md)); in the tables after
+it, which are older, it has not.
 
 ![{alt_text}](images/{picture})
 
@@ -240,7 +243,10 @@ def page(records: Mapping[str, Record]) -> str:
             for file, record in records.items()
             if file not in by_minutes(records)
         ),
-        commands="\n".join(dict.fromkeys(record.command for record in all_records)),
+        # Without the option, the same command trains the networks that the table was filled with.
+        commands="\n".join(
+            dict.fromkeys(record.command.removesuffix(" --no-train") for record in all_records)
+        ),
     )
 
 

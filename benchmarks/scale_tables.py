@@ -1,32 +1,39 @@
 """Tables of docs/scale.md on training with several processes and in chunks."""
 
-from pages import SCALE, link_from, newest
+from pages import SCALE, by_date, link_from, newest, table
 
 
 def loss_of_many_table() -> str:
     """Return what the loss takes in one of many processes, and what a model says of it."""
     record = newest("scale")
-    table = [
-        "| processes | rows | loss and gradient | by the model | memory | by the model |",
-        "|---|---|---|---|---|---|",
-    ]
-    table += [
-        f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.2f} s | | "
-        f"{row['mebibytes']:.0f} MiB | |"
+    rows = [
+        (
+            f"{row['processes']}",
+            f"{row['rows']:,}",
+            f"{row['seconds']:.2f} s",
+            "",
+            f"{row['mebibytes']:.0f} MiB",
+            "",
+        )
         for row in record["small"]
     ]
     row, predicted = record["large"], record["large"]["predicted"]
-    table.append(
-        f"| {row['processes']} | {row['rows']:,} | {row['seconds']:.1f} s | "
-        f"{predicted['seconds']:.1f} s | {row['mebibytes']:.0f} MiB | "
-        f"{predicted['mebibytes']:.0f} MiB |"
+    rows.append(
+        (
+            f"{row['processes']}",
+            f"{row['rows']:,}",
+            f"{row['seconds']:.1f} s",
+            f"{predicted['seconds']:.1f} s",
+            f"{row['mebibytes']:.0f} MiB",
+            f"{predicted['mebibytes']:.0f} MiB",
+        )
     )
     model, wanted = record["model"], 64 * record["rows_each"]
     if row["rows"] < wanted:
         seconds = model["nanoseconds_per_pair"] * wanted**2 / 1e9
         mebibytes = model["mebibytes_at_least"] + model["bytes_per_row"] * wanted / 2**20
-        table.append(
-            f"| 64 | {wanted:,} | not measured | {seconds:.1f} s | | {mebibytes:.0f} MiB |"
+        rows.append(
+            ("64", f"{wanted:,}", "not measured", f"{seconds:.1f} s", "", f"{mebibytes:.0f} MiB")
         )
     gathers = ", ".join(
         f"{row['milliseconds']:.1f} ms between {row['processes']} processes"
@@ -39,23 +46,26 @@ def loss_of_many_table() -> str:
         f"{record['dim']} numbers each took {gathers} (median, gloo, one busy machine). Record: "
         f"{link_from(SCALE, record)}, on an {record['machine']['processor']}."
     )
-    return "\n".join([*table, "", source]) + "\n"
+    columns = ["processes", "rows", "loss and gradient", "by the model", "memory", "by the model"]
+    return table(columns, rows, source)
 
 
 def two_processes_table() -> str:
     """Return how fast two processes are beside one with two threads."""
     record = newest("processes")
-    table = [
-        (
-            "| `batch.parts` | two processes, a thread each | one process, two threads | ratio "
-            "(quartiles) |"
-        ),
-        "|---|---|---|---|",
+    columns = [
+        "`batch.parts`",
+        "two processes, a thread each",
+        "one process, two threads",
+        "ratio (quartiles)",
     ]
-    table += [
-        f"| {row['parts']} | {row['rows_per_second_of_two_processes']:,} rows/s | "
-        f"{row['rows_per_second_of_two_threads']:,} rows/s | {row['ratio']} "
-        f"({row['quartiles'][0]} to {row['quartiles'][1]}) |"
+    rows = [
+        (
+            f"{row['parts']}",
+            f"{row['rows_per_second_of_two_processes']:,} rows/s",
+            f"{row['rows_per_second_of_two_threads']:,} rows/s",
+            f"{row['ratio']} ({row['quartiles'][0]} to {row['quartiles'][1]})",
+        )
         for row in record["speed"]
     ]
     (encoder,) = {row["encoder"] for row in record["speed"]}
@@ -63,26 +73,41 @@ def two_processes_table() -> str:
         f"The preset `mcl` ({encoder}), {record['speed'][0]['rounds']} interleaved rounds; record: "
         f"{link_from(SCALE, record)}, on an {record['machine']['processor']}."
     )
-    return "\n".join([*table, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def chunks_table() -> str:
-    """Return the memory of batches in chunks beside that of a whole batch."""
-    record = newest("chunks")
-    table = [
-        (
-            "| encoder | pixels | steps | a whole batch | in chunks of "
-            f"{record['chunk']} | features and embeddings of all rows | over |"
-        ),
-        "|---|---|---|---|---|---|---|",
+    """Return the memory of batches in chunks beside that of a whole batch, by size of images."""
+    newest_of = {
+        row["image_size"]: (row, record)
+        for record in by_date("chunks", "speed")
+        for row in record["memory"]
+    }
+    columns = [
+        "encoder",
+        "pixels",
+        "steps",
+        "a whole batch",
+        "in chunks of as many rows",
+        "features and embeddings of all rows",
+        "over",
     ]
-    for row in record["memory"]:
+    rows = []
+    for _, (row, _) in sorted(newest_of.items()):
         for steps, key in (("the first", "first_step_mebibytes"), ("two", "mebibytes")):
             whole, chunked = row[f"whole_{key}"], row[f"chunked_{key}"]
             over = chunked - whole - row["embeddings_mebibytes"]
-            table.append(
-                f"| {row['encoder']} | {row['image_size']} | {steps} | {row['whole_rows']:,} rows: "
-                f"{whole:,.0f} MiB | {row['rows']:,} rows: {chunked:,.0f} MiB | "
-                f"{row['embeddings_mebibytes']:.0f} MiB | {over:+,.0f} MiB |"
+            rows.append(
+                (
+                    f"{row['encoder']}",
+                    f"{row['image_size']}",
+                    steps,
+                    f"{row['whole_rows']:,} rows: {whole:,.0f} MiB",
+                    f"{row['rows']:,} rows: {chunked:,.0f} MiB",
+                    f"{row['embeddings_mebibytes']:.0f} MiB",
+                    f"{over:+,.0f} MiB",
+                )
             )
-    return "\n".join([*table, "", f"Record: {link_from(SCALE, record)}."]) + "\n"
+    records = {record["file"]: record for _, record in newest_of.values()}
+    links = ", ".join(link_from(SCALE, record) for record in records.values())
+    return table(columns, rows, f"Records: {links}.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from pages import PERFORMANCE, SERVICE, Record, by_date, link_from, made_on, newest
+from pages import PERFORMANCE, SERVICE, Record, by_date, link_from, made_on, newest, table
 
 
 def speed_table() -> str:
@@ -37,19 +37,15 @@ def speed_table() -> str:
         for row in decoding["speed"]
     ]
     alone, ours, peer, _ = loss["memory"].values()
-    table = [
-        f"| {what} | {row['peer']} | {row['times_as_fast']} "
-        f"({row['quartiles'][0]} to {row['quartiles'][1]}) |"
-        for what, row in rows
-    ]
+    cells = [(what, row["peer"], _times_as_fast(row)) for what, row in rows]
     memory = (
         f"Peak memory of `mcl_loss` at {loss['memory_rows']:,} rows: {ours:,.0f} MiB, of which "
         f"{alone:,.0f} are torch and the batch; pytorch-metric-learning: {peer:,.0f} MiB."
     )
     records = (loss, density, augmentation, training, scoring, decoding)
     source = f"Records: {'; '.join(_records_by_machine(records))}."
-    head = ["| what | against | times as fast (quartiles) |", "|---|---|---|"]
-    return "\n".join([*head, *table, "", memory, "", source]) + "\n"
+    columns = ["what", "against", "times as fast (quartiles)"]
+    return table(columns, cells, f"{memory}\n\n{source}")
 
 
 def adaptive_table() -> str:
@@ -59,21 +55,28 @@ def adaptive_table() -> str:
 
 
 def _adaptive_of(record: Record) -> str:
-    table = [
-        (
-            f"| {record['source']} | images | same verdict | views of {record['views']} | "
-            f"anomalous (by all views) | AUROC (by all views) |"
-        ),
-        "|---|---|---|---|---|---|",
+    columns = [
+        record["source"],
+        "images",
+        "same verdict",
+        f"views of {record['views']}",
+        "anomalous (by all views)",
+        "AUROC (by all views)",
     ]
+    rows = []
     for row in record["results"]:
         area = ""
         if "auroc_as_needed" in row:
             area = f"{row['auroc_as_needed']:.1%} ({row['auroc_by_all']:.1%})"
-        table.append(
-            f"| {row['set']} | {row['images']:,} | {row['same_verdict']:.2%} | "
-            f"{row['views']:.2f} | {row['anomalous_as_needed']:.1%} "
-            f"({row['anomalous_by_all']:.1%}) | {area} |"
+        rows.append(
+            (
+                row["set"],
+                f"{row['images']:,}",
+                f"{row['same_verdict']:.2%}",
+                f"{row['views']:.2f}",
+                f"{row['anomalous_as_needed']:.1%} ({row['anomalous_by_all']:.1%})",
+                area,
+            )
         )
     (speed,) = record["speed"]
     low, high = speed["quartiles"]
@@ -82,43 +85,68 @@ def _adaptive_of(record: Record) -> str:
         f"{high}). Learned on {record['calibration_images']:,} images, with {record['encoder']} "
         f"after {record['steps']:,} steps; {next(_records_by_machine([record]))}."
     )
-    return "\n".join([*table, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def export_table() -> str:
     """Return how fast exported files are, where their time goes, and what they change."""
     record = newest("export")
-    speed = [
-        "| network, eight views | file | MB | times as fast (quartiles) | where the time goes |",
-        "|---|---|---|---|---|",
+    return f"{_exported_speed(record)}\n{_exported_quality(record)}"
+
+
+def _exported_speed(record: Record) -> str:
+    columns = [
+        "network, eight views",
+        "file",
+        "MB",
+        "times as fast (quartiles)",
+        "where the time goes",
     ]
+    rows = []
     for row in record["speed"]:
         largest = list(row["profile"].items())[:3]
-        shares = ", ".join(f"{operation} {share:.0%}" for operation, share in largest)
-        speed.append(
-            f"| {row['encoder']}, {row['size']} pixels | {row['precision']} | {row['megabytes']} | "
-            f"{row['times_as_fast']} ({row['quartiles'][0]} to {row['quartiles'][1]}) | {shares} |"
+        rows.append(
+            (
+                f"{row['encoder']}, {row['size']} pixels",
+                row["precision"],
+                f"{row['megabytes']}",
+                _times_as_fast(row),
+                ", ".join(f"{operation} {share:.0%}" for operation, share in largest),
+            )
         )
-    quality = [
-        "| images | file | other verdicts | labels | scores off: median (largest) | AUROC (was) |",
-        "|---|---|---|---|---|---|",
+    source = f"One thread of an {record['machine']['processor']}."
+    return table(columns, rows, source)
+
+
+def _exported_quality(record: Record) -> str:
+    columns = [
+        "images",
+        "file",
+        "other verdicts",
+        "labels",
+        "scores off: median (largest)",
+        "AUROC (was)",
     ]
+    rows = []
     for row in record["quality"]:
         for precision in ("float32", "int8"):
             change = row[precision]
-            quality.append(
-                f"| {change['images']:,} {row['name']} | {precision} | {change['verdicts']} | "
-                f"{change['labels']} | {change['median_score']:.1e} "
-                f"({change['largest_score']:.1e}) | {change['auroc']:.1%} "
-                f"({change['auroc_before']:.1%}) |"
+            rows.append(
+                (
+                    f"{change['images']:,} {row['name']}",
+                    precision,
+                    f"{change['verdicts']}",
+                    f"{change['labels']}",
+                    f"{change['median_score']:.1e} ({change['largest_score']:.1e})",
+                    f"{change['auroc']:.1%} ({change['auroc_before']:.1%})",
+                )
             )
-    machine = record["machine"]
     unseen = [f"{row['unseen']} beside the {row['name']}" for row in record["quality"]]
     source = (
-        f"One thread of an {machine['processor']}; record: {link_from(PERFORMANCE, record)}. AUROC "
-        f"is against images of unseen classes: {', '.join(unseen)}."
+        f"AUROC is against images of unseen classes: {', '.join(unseen)}. Record: "
+        f"{link_from(PERFORMANCE, record)}."
     )
-    return "\n".join([*speed, "", *quality, "", source]) + "\n"
+    return table(columns, rows, source)
 
 
 def load_table() -> str:
@@ -140,13 +168,17 @@ def load_table() -> str:
             f"{overload['mebibytes_before']:,} MiB, {overload['most_mebibytes']:,} MiB",
         ),
     ]
-    table = ["| under load | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
     views = "1 view" if detector["views"] == 1 else f"{detector['views']} views"
     source = (
         f"{detector['encoder']}, {detector['image_size']} pixels, {views}; the clients share the "
         f"cores with the service. {made_on(SERVICE, record)}"
     )
-    return "\n".join([*table, "", source]) + "\n"
+    return table(["under load", ""], rows, source)
+
+
+def _times_as_fast(row: Record) -> str:
+    low, high = row["quartiles"]
+    return f"{row['times_as_fast']} ({low} to {high})"
 
 
 def _milliseconds(answers: Record) -> str:

@@ -46,11 +46,29 @@ def test_the_newest_record_is_the_one_with_the_latest_date(results: Path) -> Non
 
 def test_the_faults_that_were_tried_are_a_table_with_their_sums(results: Path) -> None:
     trials = {"kill: fit": {"tried": 1200, "failed": 0}, "kill: train": {"tried": 34, "failed": 5}}
-    measure.write_measurements(
-        "torture", kind="reliability", seed=0, packages=[], share=0.5, part="kill", trials=trials
-    )
+    write_torture(trials, passed=False)
     lines = reliability_tables.faults_table().splitlines()
     assert lines[2:4] == ["| kill | fit, train | 1,234 | 5 |", "| all |  | 1,234 | 5 |"]
     assert lines[-1].startswith("kill: 50% of the long form. On an ")
     (path,) = results.iterdir()
     assert lines[-1].endswith(f"record: [torture](../results/{path.name}).")
+
+
+def test_a_record_of_faults_without_a_failure_that_did_not_pass_was_stopped(results: Path) -> None:
+    write_torture({"kill: fit": {"tried": 12, "failed": 0}}, passed=False)
+    *_, source = reliability_tables.faults_table().splitlines()
+    assert source.startswith("kill: 50% of the long form, stopped before its end. On an ")
+    assert len(list(results.iterdir())) == 1
+
+
+def write_torture(trials: dict[str, dict[str, int]], *, passed: bool) -> None:
+    measure.write_measurements(
+        "torture",
+        kind="reliability",
+        seed=0,
+        packages=[],
+        share=0.5,
+        part="kill",
+        passed=passed,
+        trials=trials,
+    )

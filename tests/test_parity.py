@@ -112,12 +112,27 @@ def test_the_table_shows_the_newest_figures_of_each_encoder() -> None:
     machine = {"processor": "Abacus"}
     old = {"machine": machine, "file": "old.json", "rows": [row("a", 1), row("a", 3)]}
     of_b = [row("b", 1, verdicts=1, margins_of_other_verdicts=[1e-7]), row("b", 3)]
-    new = {"machine": machine, "file": "new.json", "rows": [row("a", 1, largest_score=3e-5)]}
-    new["rows"] += [row("a", 3), *of_b]
+    exact = {"torch": 7e-5, "file": 1.1e-4}
+    of_a = [row("a", 1, largest_score=1.5e-4, against_float64=exact), row("a", 3)]
+    new = {"machine": machine, "file": "new.json", "rows": [*of_a, *of_b]}
     lines = parity_table([old, new], lambda record: record["file"]).splitlines()
     assert lines[2:4] == [
-        "| a, 32 pixels | onnx | 2 | 3.0e-05 | 5.0e-07 deviations | 0 | 0 |",
+        "| a, 32 pixels | onnx | 2 | 1.5e-04 | 5.0e-07 deviations | 0 | 0 |",
         "| b, 32 pixels | onnx | 2 | 2.0e-06 | 5.0e-07 deviations | 0 | 1 |",
     ]
     assert lines[-1].startswith("Of 4,000 verdicts, 0 labels and 1 decisions are others. Where a")
+    assert "its worst score is off by up to 7.0e-05 in torch" in lines[-1]
+    assert "by up to 1.1e-04 in the file" in lines[-1]
     assert lines[-1].endswith("On one thread of an Abacus, seed 0; record: new.json.")
+
+
+def test_a_score_that_is_off_is_compared_with_the_network_in_float64(
+    detectors: list[Detector], images: parity.Images
+) -> None:
+    detector = next(each for each in detectors if len(each.rules) == 1)
+    before = score_images(detector, images.tested)
+    scores = before.scores.clone()
+    scores[3] *= 1.01
+    found = parity.against_float64(detector, before, replace(before, scores=scores), images.tested)
+    assert found["torch"] < 1e-4
+    assert found["file"] == pytest.approx(0.01, rel=0.05)

@@ -169,6 +169,14 @@ def test_the_page_tells_how_it_was_measured() -> None:
     assert text.count("| MCL |  | 0 | 7.0 |  | 4,321 |") == 1
 
 
+def test_a_table_that_was_filled_without_training_is_made_again_with_it() -> None:
+    record = made_up("paper-mcl")
+    filled = replace(record, command=f"{record.command} --no-train")
+    text = page({"record.json": filled})
+    assert f"Command: `{filled.command}`" in text
+    assert f"```sh\n{record.command}\n```" in text
+
+
 def test_a_fine_tuned_network_names_what_it_started_from() -> None:
     record = made_up("paper-mcl")
     tuned = NetworkRecord("other key", "MCL, fine-tuned", "key of MCL", {"seed": 0}, 99, 3.5, 6.9)
@@ -210,7 +218,8 @@ def test_methods_by_minutes_have_a_section_and_a_picture(
     write_record(tmp_path, made_up("paper-mcl"))
     results_page.main()
     text = results_page.PAGE.read_text()
-    assert "## What another minute buys\n\n![Curves over minutes. The highest" in text
+    assert "## What another minute buys\n\nHere every method has its own recipe" in text
+    assert "\n\n![Curves over minutes. The highest" in text
     assert "](images/scaling.svg)" in text
     assert "- What a doubling of the minutes buys, points of accuracy: cross-entropy +1.0" in text
     assert "- By accuracy, no curves cross." in text
