@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -41,6 +42,7 @@ EXCHANGE_SECONDS = 1800.0
 TURN_SECONDS = 24 * 3600.0
 """How long the first process may be alone at work, such as at a million photographs."""
 WATCH_SECONDS = 1.0
+MEET_SECONDS = 0.05
 EXIT_ERROR = 2  # the exit code of a process that has said in a line what is wrong
 
 P = ParamSpec("P")
@@ -101,11 +103,13 @@ def was_started() -> bool:
 
 
 def restart_of() -> str | None:
-    """Return the name of the launch that this process was started by anew after a failure.
+    """Return the name of the launch that has started these processes anew after a failure.
 
-    `torchrun --max-restarts` does that; None in its first attempt, and without it.
+    `torchrun --max-restarts` does that; None in its first attempt, and without it. On each machine
+    it counts only what failed there, so one that has counted a failure speaks for all.
     """
-    return launch_name() if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 else None
+    (restarts,) = largest(float(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    return launch_name() if restarts > 0 else None
 
 
 def launch_name() -> str | None:
@@ -164,8 +168,8 @@ def _join(seconds: float) -> Any:
         torch.cuda.set_device(place)
     try:
         shared, number, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # each has notes of its own
-        store = dist.distributed_c10d.PrefixStore(f"oddone {attempt}", shared)
+        attempt = _meet(shared, number, size, seconds)
+        store = dist.distributed_c10d.PrefixStore(attempt, shared)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
             store=store,
@@ -182,6 +186,30 @@ def _join(seconds: float) -> Any:
     if "TORCHELASTIC_RUN_ID" in os.environ:
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     return store
+
+
+def _meet(store: Any, number: int, size: int, seconds: float) -> str:
+    """Return a name for the notes of this attempt, which no earlier attempt of the launch has had.
+
+    `torchrun` keeps the store for all attempts, and nothing that it tells a process is the same on
+    all machines in one attempt and another in the next. So the first process makes up a name, and
+    the others answer to the name that they find until it has been told to them themselves: what an
+    earlier attempt has left tells nothing to a process that was not there.
+    """
+    own = uuid.uuid4().hex
+    if number == 0:
+        store.set("attempt", own)
+        for other in range(1, size):
+            store.set(f"{own} told to {store.get(f'{own} heard by {other}').decode()}", "")
+        return own
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = store.get("attempt").decode()
+        store.set(f"{found} heard by {number}", own)
+        if store.check([f"{found} told to {own}"]):
+            return str(found)
+        time.sleep(MEET_SECONDS)
+    raise RuntimeError(f"process 0 has not answered for {seconds:g} s")
 
 
 def _end_with_parent(parent: int) -> None:

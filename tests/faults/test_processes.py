@@ -61,7 +61,11 @@ def start(*words: str) -> "subprocess.Popen[str]":
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     """Return the exit code of a process, what it printed, and its lines of error."""
-    printed, complained = process.communicate(timeout=SECONDS)
+    try:
+        printed, complained = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"no end after {SECONDS} s: {process.communicate()}")
     told = [line for line in complained.splitlines() if line.startswith("oddone: ")]
     assert "Traceback" not in complained, complained
     return process.returncode, printed, "\n".join(told)

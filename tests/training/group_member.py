@@ -25,6 +25,7 @@ def main() -> None:
     if ports:
         run_commands(folder, ports)
     os.environ["MASTER_PORT"] = port
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = number  # each machine counts its own failures
     try:
         with distributed.joined(join_seconds=120):
             work(folder)

@@ -1,6 +1,8 @@
 """Several processes are one: what they compute together is what one computes alone."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,3 +180,33 @@ def test_a_launch_has_one_name_in_all_its_attempts(monkeypatch: pytest.MonkeyPat
     assert distributed.restart_of() == first
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job 7")
     assert distributed.restart_of() == "job 7"
+
+
+def test_a_failure_that_one_machine_has_counted_is_one_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job 7")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")  # as where it was not a failure here
+    monkeypatch.setattr(distributed, "largest", lambda own: (max(own, 1.0),))
+    assert distributed.restart_of() == "job 7"
+
+
+def test_each_attempt_has_a_name_of_its_own_that_all_its_processes_know() -> None:
+    """The store keeps what earlier attempts have left, and the first process may come last."""
+    store = distributed.dist.HashStore()
+    names = []
+    for _ in range(3):
+        with ThreadPoolExecutor(3) as processes:
+            others = [processes.submit(distributed._meet, store, each, 3, 60.0) for each in (2, 1)]
+            time.sleep(0.12)  # so that they find what is left of the attempt before
+            assert not any(each.done() for each in others)
+            names.append(distributed._meet(store, 0, 3, 60.0))
+        assert [each.result() for each in others] == [names[-1]] * 2
+    assert len(set(names)) == 3
+
+
+def test_a_process_gives_up_a_first_one_of_which_only_an_old_name_is_left() -> None:
+    store = distributed.dist.HashStore()
+    store.set("attempt", "an earlier one")
+    with pytest.raises(RuntimeError, match="process 0 has not answered for 0.1 s"):
+        distributed._meet(store, 1, 2, 0.1)

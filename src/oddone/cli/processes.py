@@ -64,9 +64,9 @@ def is_restarted(out: Path) -> bool:
 
     A run that has not come to a checkpoint is removed, and begun anew.
     """
+    launch = distributed.restart_of()
 
     def look() -> bool:
-        launch = distributed.restart_of()
         if launch is None or not RunDirectory.exists(out):
             return False
         run = RunDirectory.open(out)
