@@ -11,6 +11,7 @@ from oddone.bench.tables import TABLES
 from oddone.errors import SettingsError
 from oddone.presets import cpu, paper_classifier
 from oddone.training import TrainSettings
+from oddone.transforms import AugmentSettings
 
 ALL = sorted({row.recipe for table in TABLES.values() for row in table.rows}, key=repr)
 
@@ -62,6 +63,18 @@ def test_steps_at_the_paper_scale_have_1024_posed_images_and_are_equally_many(
     assert settings.batch.images * settings.poses_per_image == 1024
     assert settings.epochs is not None
     assert settings.epochs / settings.batch.images == 400 / 256
+
+
+@pytest.mark.parametrize("scale", [paper_scale(), cpu_scale(2.0)], ids=["paper", "cpu"])
+def test_simclr_has_its_own_augmentation_at_both_scales(scale: Scale) -> None:
+    alone, joint = (plan(each, scale, 0) for each in (recipes.SIMCLR, recipes.SIMCLR_JOINT))
+    assert joint.start is not None
+    planned = (alone, joint, joint.start)
+    assert [each.settings.augment for each in planned] == [AugmentSettings()] * 3
+
+
+def test_csi_sees_all_poses_alike() -> None:
+    assert plan(recipes.CSI, cpu_scale(2.0), 0).settings.batch.upright_share == 0.25
 
 
 def test_fine_tuning_at_the_paper_scale_is_that_of_the_appendix() -> None:

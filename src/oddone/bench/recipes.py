@@ -13,7 +13,7 @@ from oddone.errors import SettingsError
 from oddone.losses import MCLSettings
 from oddone.training import TrainSettings
 from oddone.training.settings import Objective, OptimiserSettings
-from oddone.transforms import AugmentSettings, Rotations
+from oddone.transforms import POSES, AugmentSettings, Rotations
 
 FINE_TUNING_RATE = 1 / 3
 """What fine-tuning leaves of the learning rate: 0.2 at 512 rows, where the paper's rule is 0.6."""
@@ -30,7 +30,7 @@ class Scale:
     words: str
     """What a reader has to know of it, for the caption of a table."""
     methods: Mapping[Method, TrainSettings]
-    """For what is trained once; those of MCL are for SimCLR too."""
+    """For what is trained once; those of MCL are for SimCLR too, but for its own augmentation."""
     before: TrainSettings
     """For what is fine-tuned later."""
     after: TrainSettings
@@ -145,6 +145,7 @@ def _csi(scale: TrainSettings) -> TrainSettings:
         objective="supclr",
         rotations="task",
         loss=MCLSettings(temperature=0.5, beta=2.0),
+        batch=replace(scale.batch, upright_share=1 / POSES),
         optimiser=OptimiserSettings(
             learning_rate=0.3 * posed_images / 256,
             weight_decay=1e-6,
@@ -165,6 +166,8 @@ class Recipe:
     """Unless that of the method."""
     rotations: Rotations | None = None
     """Unless those of the method."""
+    augment: AugmentSettings | None = None
+    """Unless that of the method."""
     spa: bool = True
     """Whether MCL has its SPA term."""
     small: bool = False
@@ -203,6 +206,7 @@ def _settings(recipe: Recipe, scale: Scale, length: TrainSettings, seed: int) ->
         length,
         objective=recipe.objective or length.objective,
         rotations=recipe.rotations or length.rotations,
+        augment=recipe.augment or length.augment,
         seed=seed,
     )
     if not recipe.spa:
@@ -228,9 +232,11 @@ SUPCLR = Recipe("SupCLR", "supclr")
 SUPCLR_SMALL = replace(SUPCLR, small=True)
 CSI = Recipe("CSI", "csi")
 CSI_SMALL = replace(CSI, small=True)
-SIMCLR = Recipe("SimCLR", "mcl", "simclr", "none")
+SIMCLR = Recipe("SimCLR", "mcl", "simclr", "none", AugmentSettings())
 SIMCLR_FINE_TUNED = Recipe("SimCLR, fine-tuned", "mcl", "cross-entropy", "none", start=SIMCLR)
-SIMCLR_JOINT = Recipe("SimCLR, jointly fine-tuned", "mcl", "joint", "none", start=SIMCLR)
+SIMCLR_JOINT = Recipe(
+    "SimCLR, jointly fine-tuned", "mcl", "joint", "none", AugmentSettings(), start=SIMCLR
+)
 MCL = Recipe("MCL", "mcl")
 MCL_SMALL = replace(MCL, small=True)
 MCL_WITHOUT_SPA = Recipe("MCL without SPA and rotation task", "mcl", rotations="none", spa=False)
