@@ -134,6 +134,11 @@ class Stage:
         command = COMMANDS[name]
         return self._run(command.words, changes=(*command.changes, *changes), **fault)
 
+    def run_together(self, name: str, **fault: object) -> Finished:
+        """Run a command in two processes, disturbed or not, in the folder as it is."""
+        words = [*self._filled(COMMANDS[name].words), "--processes", "2"]
+        return self._launcher.run_apart(words, self.work, **fault)
+
     def run_again(self, name: str) -> Finished:
         """Go on with a command that was disturbed, as a user would."""
         resume = COMMANDS[name].resume

@@ -17,6 +17,7 @@ from commands import (
     chosen_numbers,
 )
 from contents import HISTORY, Contents, contents_of
+from launcher import Finished
 from trials import Rounds, Trials
 
 REASONS = {
@@ -51,12 +52,22 @@ def check_faulty(
     if disturbed.code == 0:  # what failed was not needed, or there was another way
         check_equal(_without_cache(between), _without_cache(wanted))
         return
+    check_refused(stage, disturbed, fault)
+    check_kept(between, before, wanted)
+    check_again(stage, name, between, wanted)
+
+
+def check_refused(stage: Stage, disturbed: Finished, fault: str) -> None:
+    """Check that a command has said in one line what the disk has done."""
     check_is_one_line(disturbed, stage.work)
     assert REASONS[fault] in disturbed.complained, disturbed.complained
-    check_old_or_new(between, before, wanted)
-    gone = [name for name in before if name not in between and CHECKPOINTS not in name]
+
+
+def check_kept(between: Contents, old: Contents, new: Contents) -> None:
+    """Check that all files that were there are, as they were or as they will be."""
+    check_old_or_new(between, old, new)
+    gone = [name for name in old if name not in between and CHECKPOINTS not in name]
     assert not gone, gone
-    check_again(stage, name, between, wanted)
 
 
 def _without_cache(contents: Contents) -> Contents:
@@ -115,6 +126,32 @@ def test_a_disk_that_fails_at_any_change_of_a_file(
     for number in chosen_numbers(operations, rounds(1, 200), affected):
         with trials.trial(f"disk, {fault}: {name}", f"at {number}, {operations[number - 1]}"):
             check_faulty(stage, name, fault, number)
+
+
+def test_a_disk_that_fails_under_several_processes(
+    stage: Stage, trials: Trials, rounds: Rounds
+) -> None:
+    """Two of them go on with a run, of which the first writes; one alone does so afterwards."""
+    name = "extend"
+    stage.set_up(COMMANDS[name].before)
+    before = contents_of(stage.work)
+    undisturbed = stage.run_together(name)
+    assert undisturbed.code == 0, undisturbed.complained
+    wanted, operations = contents_of(stage.work), undisturbed.operations
+    for fault in ("ENOSPC", "EIO"):
+        for number in chosen_numbers(operations, rounds(1, 30)):
+            details = f"at {number}, {operations[number - 1]}"
+            with trials.trial(f"disk, {fault}: two processes", details):
+                stage.set_up(COMMANDS[name].before)
+                disturbed = stage.run_together(name, fault=fault, number=number)
+                between = contents_of(stage.work)
+                if disturbed.code != 0:
+                    check_refused(stage, disturbed, fault)
+                    check_kept(between, before, wanted)
+                    again = stage.run_again(name)
+                    assert again.code == 0, again.complained
+                    between = contents_of(stage.work)
+                assert sorted(between) == sorted(wanted)
 
 
 @pytest.mark.parametrize("name", FLIPPED)

@@ -19,9 +19,8 @@ from oddone.training import BatchSettings, RunDirectory, train_network
 from oddone.training.shares import RowShare, check_shares, own_share
 from runs import tiny_source
 
-
 WITH_A_JUMP = "mcl, all poses"
-"""In float32, the input of a ReLU passes zero in one process; docs/guides/several-gpus.md says why."""
+"""In one process in float32, the input of a ReLU passes zero (docs/guides/several-gpus.md)."""
 
 
 def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor], most: float) -> None:
