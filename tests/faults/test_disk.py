@@ -128,30 +128,34 @@ def test_a_disk_that_fails_at_any_change_of_a_file(
             check_faulty(stage, name, fault, number)
 
 
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
 def test_a_disk_that_fails_under_several_processes(
-    stage: Stage, trials: Trials, rounds: Rounds
+    stage: Stage, fault: str, trials: Trials, rounds: Rounds
 ) -> None:
-    """Two of them go on with a run, of which the first writes; one alone does so afterwards."""
-    name = "extend"
+    operations = stage.undisturbed("extend")[0].operations  # the first of them does all of these
+    for number in chosen_numbers(operations, rounds(1, 30)):
+        details = f"at {number}, {operations[number - 1]}"
+        with trials.trial(f"disk, {fault}: extend by two processes", details):
+            check_faulty_together(stage, "extend", fault, number)
+
+
+def check_faulty_together(stage: Stage, name: str, fault: str, number: int) -> None:
+    """Let two processes run a command on a disk that fails, and then one on a healthy disk.
+
+    What two compute is that of one but for the last digits, so what is in the end is compared with
+    what was there meanwhile.
+    """
+    _, wanted = stage.undisturbed(name)
     stage.set_up(COMMANDS[name].before)
     before = contents_of(stage.work)
-    undisturbed = stage.run_together(name)
-    assert undisturbed.code == 0, undisturbed.complained
-    wanted, operations = contents_of(stage.work), undisturbed.operations
-    for fault in ("ENOSPC", "EIO"):
-        for number in chosen_numbers(operations, rounds(1, 30)):
-            details = f"at {number}, {operations[number - 1]}"
-            with trials.trial(f"disk, {fault}: two processes", details):
-                stage.set_up(COMMANDS[name].before)
-                disturbed = stage.run_together(name, fault=fault, number=number)
-                between = contents_of(stage.work)
-                if disturbed.code != 0:
-                    check_refused(stage, disturbed, fault)
-                    check_kept(between, before, wanted)
-                    again = stage.run_again(name)
-                    assert again.code == 0, again.complained
-                    between = contents_of(stage.work)
-                assert sorted(between) == sorted(wanted)
+    disturbed = stage.run_together(name, fault=fault, number=number)
+    if disturbed.code != 0:
+        check_refused(stage, disturbed, fault)
+        between = contents_of(stage.work)
+        again = stage.run_again(name)
+        assert again.code == 0, again.complained
+        check_kept(between, before, contents_of(stage.work))
+    assert sorted(contents_of(stage.work)) == sorted(wanted)
 
 
 @pytest.mark.parametrize("name", FLIPPED)
