@@ -285,6 +285,20 @@ def test_no_copy_overwrites_anything(
     assert len(list(odd.iterdir())) == 5
 
 
+def test_what_an_earlier_command_has_copied_is_not_copied_twice(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.png").write_bytes((folder / "0.png").read_bytes())
+    for _ in range(2):  # the first may have been killed
+        copies = CopyFolder(tmp_path / "odd")
+        for name in ("a", "b"):
+            copies.add(str(tmp_path / name / "x.png"))
+        assert copies.copied == 2
+        assert sorted(path.name for path in copies.path.iterdir()) == ["x-2.png", "x.png"]
+
+
 def test_images_without_a_file_are_not_copied_and_counted(
     run_oddone: Run, detector_file: Path, tmp_path: Path
 ) -> None:

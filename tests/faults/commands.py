@@ -75,6 +75,20 @@ COMMANDS = {
         before=("old.csv>scores.csv",),
         slow=True,
     ),
+    "score copies": Command(
+        "score INPUTS/run INPUTS/unseen --copy-anomalous WORK/odd --out WORK/scores.csv",
+        before=("odd",),
+        slow=True,
+    ),
+    "explain": Command(
+        "explain INPUTS/run INPUTS/photos/class0/0.png --out WORK/why.png",
+        before=("why.png",),
+        slow=True,
+    ),
+    "report": Command(
+        "report INPUTS/run --test INPUTS/normal --ood o=INPUTS/unseen.npz --out WORK/report.html",
+        slow=True,
+    ),
     "evaluate": Command(
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),
@@ -110,6 +124,10 @@ class Stage:
                 labels=source.labels,
             )
         (self.inputs / "tiny.onnx").write_bytes(tiny_onnx())
+        write_photos(self.inputs / "unseen", seed=5, inverted=True)
+        (self.inputs / "odd").mkdir()
+        for name in ("odd/0.png", "why.png"):  # pictures of the user, of which one is replaced
+            Image.new("RGB", (20, 20), "red").save(self.inputs / name)
         (self.inputs / "old.csv").write_text("path,score\nold.png,1.5\n")
         self.set_up(())
         made = self.run("train")
@@ -133,6 +151,11 @@ class Stage:
         """Run a command, disturbed or not, in the folder as it is."""
         command = COMMANDS[name]
         return self._run(command.words, changes=(*command.changes, *changes), **fault)
+
+    def run_together(self, name: str, **fault: object) -> Finished:
+        """Run a command in two processes, disturbed or not, in the folder as it is."""
+        words = [*self._filled(COMMANDS[name].words), "--processes", "2"]
+        return self._launcher.run_apart(words, self.work, **fault)
 
     def run_again(self, name: str) -> Finished:
         """Go on with a command that was disturbed, as a user would."""
@@ -182,12 +205,12 @@ def chosen_numbers(
     return sorted(random.Random(0).sample(numbers, min(len(numbers), most)))  # noqa: S311
 
 
-def write_photos(folder: Path, seed: int) -> None:
+def write_photos(folder: Path, seed: int, *, inverted: bool = False) -> None:
     """Write three classes of a few pictures each."""
     source = tiny_source(images=30, size=20, seed=seed)
     for number, (image, label) in enumerate(zip(source.images, source.labels, strict=True)):
         (folder / f"class{label}").mkdir(parents=True, exist_ok=True)
-        picture = Image.fromarray(image.transpose(1, 2, 0))
+        picture = Image.fromarray((255 - image if inverted else image).transpose(1, 2, 0))
         picture.save(folder / f"class{label}" / f"{number}.png")
 
 

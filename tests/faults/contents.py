@@ -111,8 +111,16 @@ def _json_lines(path: Path) -> object:
     return [_without_differing(json.loads(line)) for line in lines]
 
 
+def _page(path: Path) -> object:
+    """Return a page, which must have its end."""
+    page = path.read_text()
+    assert page.rstrip().endswith("</html>"), f"{path} is not whole"
+    return page
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     ".csv": Path.read_text,
+    ".html": _page,
     ".json": _json,
     ".jsonl": _json_lines,
     ".npy": lambda path: np.load(path, allow_pickle=False).tobytes(),

@@ -9,6 +9,9 @@ Every operation that changes a file below one folder is counted and written to a
 - EACCES   this one operation fails with EACCES, if it names a file (open, rename, ...)
 - ENOSPC   the disk is full from here on: a write does half, and whatever needs room fails
 - nothing  all is only counted
+
+A process that another one starts is armed by its environment: DISK_FOLDER, DISK_FAULT, DISK_NUMBER
+and DISK_LOG, a file that all of them append to. Each process counts for itself.
 */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,6 +22,7 @@ Every operation that changes a file below one folder is counted and written to a
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -40,6 +44,13 @@ void arm(const char *of_folder, const char *with_fault, long at, int log) {
     number = at;
     count = 0;
     log_descriptor = log;
+}
+
+__attribute__((constructor)) static void arm_by_environment(void) {
+    const char *of_folder = getenv("DISK_FOLDER");
+    if (!of_folder) return;
+    int log = syscall(SYS_openat, AT_FDCWD, getenv("DISK_LOG"), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    arm(of_folder, getenv("DISK_FAULT"), atol(getenv("DISK_NUMBER")), log);
 }
 
 static int is(const char *name) { return strcmp(fault, name) == 0; }

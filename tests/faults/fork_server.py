@@ -18,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import changes
+import matplotlib.font_manager  # noqa: F401
 import pyarrow.parquet  # noqa: F401
-import sklearn.linear_model  # noqa: F401
+import sklearn.linear_model
+import sklearn.manifold  # noqa: F401
 import torch._dynamo  # noqa: F401
 
 import oddone.cli.bench
 import oddone.cli.calibrate
+import oddone.cli.explain
 import oddone.cli.fit
+import oddone.cli.report
 import oddone.cli.score
 import oddone.cli.train
 

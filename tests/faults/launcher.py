@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from started import output_of, start
+
 HERE = Path(__file__).parent
 KILLED = -9
 
@@ -33,6 +35,23 @@ class Launcher:
         self._server = server
         self._folder = folder
         self.environment = environment
+
+    def run_apart(
+        self, words: Sequence[str], folder: Path, *, fault: str = "nothing", number: int = 0
+    ) -> Finished:
+        """Run a command as its user does; the fault happens in each process that it starts."""
+        log = self._folder / "log"
+        log.write_text("")
+        variables = {
+            "LD_PRELOAD": str(_shim(self._folder)),
+            "DISK_FOLDER": str(folder),
+            "DISK_FAULT": fault,
+            "DISK_NUMBER": str(number),
+            "DISK_LOG": str(log),
+        }
+        command = start("-m", "oddone", *words, **self.environment, **variables)
+        printed, complained = output_of(command)
+        return Finished(command.returncode, printed, complained, log.read_text().splitlines())
 
     def run(
         self,
@@ -82,8 +101,8 @@ def _pipes(server: "subprocess.Popen[str]") -> tuple[IO[str], IO[str]]:
 @contextmanager
 def launcher(folder: Path, **environment: str) -> Iterator[Launcher]:
     """Yield what starts commands; what it needs for that is kept in a folder."""
-    shim = folder / "disk.so"
-    command = ["cc", "-O1", "-shared", "-fPIC", str(HERE / "disk.c"), "-o", str(shim), "-ldl"]
+    shim = str(_shim(folder))
+    command = ["cc", "-O1", "-shared", "-fPIC", str(HERE / "disk.c"), "-o", shim, "-ldl"]
     subprocess.run(command, check=True)  # noqa: S603
     with subprocess.Popen(  # noqa: S603
         [sys.executable, str(HERE / "fork_server.py")],
@@ -93,7 +112,7 @@ def launcher(folder: Path, **environment: str) -> Iterator[Launcher]:
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "LD_PRELOAD": str(shim),
+            "LD_PRELOAD": shim,
             "OMP_NUM_THREADS": "1",
         },
     ) as server:
@@ -103,6 +122,10 @@ def launcher(folder: Path, **environment: str) -> Iterator[Launcher]:
             for pipe in _pipes(server):
                 pipe.close()
             server.wait()
+
+
+def _shim(folder: Path) -> Path:
+    return folder / "disk.so"
 
 
 def reason_to_skip() -> str | None:

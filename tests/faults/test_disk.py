@@ -17,6 +17,7 @@ from commands import (
     chosen_numbers,
 )
 from contents import HISTORY, Contents, contents_of
+from launcher import Finished
 from trials import Rounds, Trials
 
 REASONS = {
@@ -51,12 +52,22 @@ def check_faulty(
     if disturbed.code == 0:  # what failed was not needed, or there was another way
         check_equal(_without_cache(between), _without_cache(wanted))
         return
+    check_refused(stage, disturbed, fault)
+    check_kept(between, before, wanted)
+    check_again(stage, name, between, wanted)
+
+
+def check_refused(stage: Stage, disturbed: Finished, fault: str) -> None:
+    """Check that a command has said in one line what the disk has done."""
     check_is_one_line(disturbed, stage.work)
     assert REASONS[fault] in disturbed.complained, disturbed.complained
-    check_old_or_new(between, before, wanted)
-    gone = [name for name in before if name not in between and CHECKPOINTS not in name]
+
+
+def check_kept(between: Contents, old: Contents, new: Contents) -> None:
+    """Check that all files that were there are, as they were or as they will be."""
+    check_old_or_new(between, old, new)
+    gone = [name for name in old if name not in between and CHECKPOINTS not in name]
     assert not gone, gone
-    check_again(stage, name, between, wanted)
 
 
 def _without_cache(contents: Contents) -> Contents:
@@ -115,6 +126,36 @@ def test_a_disk_that_fails_at_any_change_of_a_file(
     for number in chosen_numbers(operations, rounds(1, 200), affected):
         with trials.trial(f"disk, {fault}: {name}", f"at {number}, {operations[number - 1]}"):
             check_faulty(stage, name, fault, number)
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
+def test_a_disk_that_fails_under_several_processes(
+    stage: Stage, fault: str, trials: Trials, rounds: Rounds
+) -> None:
+    operations = stage.undisturbed("extend")[0].operations  # the first of them does all of these
+    for number in chosen_numbers(operations, rounds(1, 30)):
+        details = f"at {number}, {operations[number - 1]}"
+        with trials.trial(f"disk, {fault}: extend by two processes", details):
+            check_faulty_together(stage, "extend", fault, number)
+
+
+def check_faulty_together(stage: Stage, name: str, fault: str, number: int) -> None:
+    """Let two processes run a command on a disk that fails, and then one on a healthy disk.
+
+    What two compute is that of one but for the last digits, so what is in the end is compared with
+    what was there meanwhile.
+    """
+    _, wanted = stage.undisturbed(name)
+    stage.set_up(COMMANDS[name].before)
+    before = contents_of(stage.work)
+    disturbed = stage.run_together(name, fault=fault, number=number)
+    if disturbed.code != 0:
+        check_refused(stage, disturbed, fault)
+        between = contents_of(stage.work)
+        again = stage.run_again(name)
+        assert again.code == 0, again.complained
+        check_kept(between, before, contents_of(stage.work))
+    assert sorted(contents_of(stage.work)) == sorted(wanted)
 
 
 @pytest.mark.parametrize("name", FLIPPED)

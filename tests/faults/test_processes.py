@@ -4,14 +4,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from started import Started, children_of, end, start, wait_until, wait_until_gone
 from trials import Rounds, Trials
 
 from oddone.cli import app
@@ -23,7 +22,6 @@ OPTIONS = (
     *("--batch.images", "12", "--batch.parts", "1", "--held-out", "0"),
     *("--optimiser.learning-rate", "0.001"),  # so that rounding does not grow
 )
-SECONDS = 300
 KILLS = (("one", 3), ("all", 1), ("starter", 2))
 """Who is killed, and how many processes go on with the run."""
 
@@ -46,52 +44,25 @@ def alone(images: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return steps_and_losses(run)[1]
 
 
-def start(*words: str) -> "subprocess.Popen[str]":
-    """Start Python with these words, such as a command of oddone."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-
-
-def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    """Return the exit code of a process, what it printed, and its lines of error."""
-    try:
-        printed, complained = process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail(f"no end after {SECONDS} s: {process.communicate()}")
-    told = [line for line in complained.splitlines() if line.startswith("oddone: ")]
-    assert "Traceback" not in complained, complained
-    return process.returncode, printed, "\n".join(told)
-
-
-def wait_for_step(run: Path, step: int, process: "subprocess.Popen[str]") -> None:
+def wait_for_step(run: Path, step: int, process: Started) -> None:
     """Wait until a run has a checkpoint of a step or of one after it."""
-    deadline = time.monotonic() + SECONDS
-    while not any(int(path.stem) >= step for path in (run / "checkpoints").glob("0*.safetensors")):
+
+    def is_there() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        return any(int(path.stem) >= step for path in (run / "checkpoints").glob("0*.safetensors"))
+
+    wait_until(is_there)
 
 
-def ranks_of(process: "subprocess.Popen[str]") -> list[int]:
+def ranks_of(process: Started) -> list[int]:
     """Return the processes that a process has started, in the order of their numbers."""
     found = {}
-    for folder in Path("/proc").iterdir():
+    for child in children_of(process.pid):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == process.pid:
-                variables = (folder / "environ").read_text().split("\0")
-                rank = next(each for each in variables if each.startswith("RANK="))
-                found[rank] = int(folder.name)
-        except (OSError, ValueError, StopIteration):
-            continue  # no process, or one that has just ended
+            variables = Path(f"/proc/{child}/environ").read_text().split("\0")
+        except OSError:
+            continue  # it has just ended
+        found |= {each: child for each in variables if each.startswith("RANK=")}
     return [found[rank] for rank in sorted(found)]
 
 
@@ -141,14 +112,6 @@ def kill_and_go_on(images: str, run: Path, who: str, others: int) -> None:
     assert printed.count("nothing is lost. Go on with:") == 1
     finished = start("-m", "oddone", "train", "--resume", str(run))
     assert end(finished)[::2] == (0, "")
-
-
-def wait_until_gone(*processes: int) -> None:
-    """Wait until processes have ended, as they do by themselves when their starter is killed."""
-    deadline = time.monotonic() + SECONDS
-    while any(Path(f"/proc/{process}").exists() for process in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_torchrun_on_two_machines_goes_on_by_itself_when_a_process_is_killed(

@@ -19,6 +19,7 @@ from runs import tiny_settings, tiny_source
 
 SIZES = (2, 3)
 """How many processes are in a group."""
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
 WHOLE = {"parts": 1, "images": 11}  # rows that neither two nor three processes can share evenly
 
 
@@ -56,7 +57,7 @@ def run_settings() -> TrainSettings:
     return replace(settings, batch=replace(settings.batch, parts=1))
 
 
-def step_of(case: Case, folder: Path) -> dict[str, Tensor]:
+def step_of(case: Case, folder: Path, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the loss, the gradients and the running statistics of one step."""
     source, settings = tiny_source(), case.settings
     run = RunDirectory.create(folder, settings, {"command": "test"})
@@ -64,9 +65,8 @@ def step_of(case: Case, folder: Path) -> dict[str, Tensor]:
     if case.outliers:
         batches = ExposedBatches.build(source, tiny_source(seed=5), settings)
     network = initial_network(source, settings)
-    # In float64, as in float32 a ReLU near zero may open or close by the order of a sum.
-    network.double()
-    network.register_forward_pre_hook(lambda _, images: (images[0].double(),))
+    network.to(dtype)
+    network.register_forward_pre_hook(lambda _, images: (images[0].to(dtype),))
     trainer = _Trainer.resume(network, batches, settings, run)
     trainer.network.train()
     with trainer._worker_threads() as workers:

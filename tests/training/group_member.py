@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from group_cases import CASES, fit, go_on, normalise, step_of
+from group_cases import CASES, DTYPES, fit, go_on, normalise, step_of
 from group_commands import run_commands
 from safetensors.torch import save_file
 from torch import Tensor
@@ -51,7 +51,9 @@ def look_for_nobody(folder: Path, port: str) -> None:
 def work(folder: Path) -> None:
     """Do all that is compared, and let the first process write what came of it."""
     for number, (name, case) in enumerate(CASES.items()):
-        keep(folder, name, step_of(case, folder / f"run {number}"))
+        for kind, dtype in DTYPES.items():
+            step = step_of(case, folder / f"run {number} {kind}", dtype)
+            keep(folder, f"{name}, {kind}", step)
     keep(folder, "batch norm", normalise())
     keep(folder, "fit", fit())
     go_on(folder / "begun")

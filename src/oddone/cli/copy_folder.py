@@ -1,5 +1,6 @@
 """A folder that files are copied into, and in which nothing is ever overwritten."""
 
+import filecmp
 import os
 import shutil
 from collections import Counter
@@ -29,7 +30,10 @@ class CopyFolder:
             raise self._error(error) from error
 
     def add(self, path: str) -> None:
-        """Copy a file; if its name is taken, the copy of a.png is called a-2.png."""
+        """Copy a file; if its name is taken, the copy of a.png is called a-2.png.
+
+        A copy that an earlier command has made, perhaps one that was killed, is not made twice.
+        """
         if not os.path.isfile(path):  # noqa: PTH113, Path.is_file fails in a locked folder
             self.not_copied += 1
             return
@@ -56,6 +60,8 @@ class CopyFolder:
         with file_beside(self.path / name) as part:
             with part.open("wb") as copy:
                 shutil.copyfileobj(original, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
             self._give_name(part, name)
 
     def _give_name(self, part: Path, name: str) -> None:
@@ -66,7 +72,8 @@ class CopyFolder:
             try:
                 _move_to_free_name(part, free)
             except FileExistsError:
-                continue
+                if not (free.is_file() and filecmp.cmp(part, free, shallow=False)):
+                    continue
             self._used[name] = number
             return
 
