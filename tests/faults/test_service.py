@@ -34,6 +34,7 @@ from oddone.service.settings import ServiceSettings
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's limits and signals")
 FEW_BYTES = 300_000
 CLIENTS = 4
+SECONDS_TO_ANSWER = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,14 @@ class Marks:
                     return
                 self.numbers.append(answer.json()["number"])
 
+    def wait_for(self, number: int) -> None:
+        """Wait until so many were acknowledged, or no client is left, or it takes too long."""
+        began = time.monotonic()
+        while len(self.numbers) < number and time.monotonic() - began < SECONDS_TO_ANSWER:
+            if not any(client.is_alive() for client in self._clients):
+                return
+            time.sleep(0.01)
+
     def all_numbers(self) -> list[int]:
         """Return the numbers of what was acknowledged, when the clients have stopped."""
         for client in self._clients:
@@ -103,10 +112,11 @@ def test_nothing_that_was_acknowledged_is_lost_when_the_service_is_killed(
             running_server(tmp_path, *words, before=few_bytes_a_file if full else None) as server,
         ):
             (image,) = score(server, picture).json()["images"]
-            killer = threading.Timer(moments.uniform(0.2, 1.0), server.process.kill)
-            killer.start()
-            acknowledged |= {*Marks(server.url, image["sha256"]).all_numbers()}
-            killer.join()
+            marks = Marks(server.url, image["sha256"])
+            marks.wait_for(1)
+            time.sleep(moments.uniform(0.0, 0.8))
+            server.process.kill()
+            acknowledged |= {*marks.all_numbers()}
             assert acknowledged
             assert acknowledged <= stored_in(path).keys()
 
@@ -127,14 +137,15 @@ def test_two_services_store_each_mark_once_in_one_file_also_when_one_is_killed(
             httpx.post(f"{address}/v1/score", files={"files": ("a.png", picture)}, timeout=60)
             by_killed = Marks(killed.url, image["sha256"], "normal")
             by_other = Marks(address, image["sha256"], "anomalous")
-            time.sleep(moments.uniform(0.3, 1.0))
+            by_killed.wait_for(1)
+            time.sleep(moments.uniform(0.0, 0.8))
             killed.process.kill()
             gone, until_then = by_killed.all_numbers(), len(by_other.numbers)
-            time.sleep(0.3)
+            by_other.wait_for(until_then + CLIENTS + 1)
             by_other.enough.set()
             stayed, stored = by_other.all_numbers(), stored_in(path)
             assert gone
-            assert len(stayed) > until_then  # it goes on
+            assert len(stayed) > until_then + CLIENTS  # it goes on
             assert len({*gone, *stayed}) == len(gone) + len(stayed)
             assert {stored[each] for each in gone} == {"normal"}
             assert {stored[each] for each in stayed} == {"anomalous"}
