@@ -1,15 +1,15 @@
 """The service under load, on this machine alone: throughput, latency, and four times too much.
 
-`python benchmarks/load.py DETECTOR PICTURES` starts `oddone serve` on 127.0.0.1 and sends it the
-pictures of a folder. Clients and service share the cores, so the service has less of them than
-`detector.score`, with which it is compared. Rounds of both alternate: what slows the machine
+`python benchmarks/load.py DETECTOR PICTURES` starts `oddone serve` on 127.0.0.1, and locust sends
+it the pictures of a folder. Clients and service share the cores, so the service has less of them
+than `oddone score`, with which it is compared. Rounds of both alternate: what slows the machine
 down slows both.
 """
 
-import asyncio
-import itertools
 import os
 import re
+import shlex
+import shutil
 import signal
 import socket
 import statistics
@@ -19,61 +19,87 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-import aiohttp
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 from measure import write_measurements
 from oddone import Detector
 from oddone.data.folder import pictures_below
 
 CLIENTS = 32
+STRANGERS = 600
+"""Clients that come at random; so many that those who wait for an answer are not missed."""
 ROUNDS = 5
-HALF_SECONDS, OVERLOAD_SECONDS = 30.0, 60.0
-MOST_OPEN = 600
-"""Requests that are open at a time in overload; more clients than that would be their own test."""
+ROUND_SECONDS, HALF_SECONDS, OVERLOAD_SECONDS, AFTER_SECONDS = 12, 60, 60, 10
 PICTURES = 200
-BOUNDARY = "a-boundary-that-no-picture-has"
 
 
 def main() -> None:
     """Measure, print and record."""
-    path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    path, source = Path(sys.argv[1]), Path(sys.argv[2])
     detector = Detector.load(path)
-    pictures = [folder / name for name in pictures_below(folder)[:PICTURES]]
-    bodies = [form_of(picture) for picture in pictures]
-    with service(path) as server:
-        closed = [compare_round(detector, pictures, server, bodies) for _ in range(ROUNDS)]
-        served = statistics.median(each["served_images_per_second"] for each in closed)
-        half = asyncio.run(open_loop(server, bodies, served / 2, HALF_SECONDS)).summary()
+    with TemporaryDirectory() as temporary, service(path) as server:
+        folder = Path(temporary) / "pictures"
+        folder.mkdir()
+        for number, name in enumerate(pictures_below(source)[:PICTURES]):
+            shutil.copy(source / name, folder / f"{number}{Path(name).suffix}")
+        load = Load(server, folder)
+        rounds = [compare_round(path, load) for _ in range(ROUNDS)]
+        served = statistics.median(each["served_images_per_second"] for each in rounds)
+        half = load.by_strangers(served / 2, HALF_SECONDS).summary()
         before = server.mebibytes()
-        overload = asyncio.run(open_loop(server, bodies, 4 * served, OVERLOAD_SECONDS)).summary()
-        after = asyncio.run(open_loop(server, bodies, served / 2, 5.0)).summary()
-        status = server.process.poll()
-    ratio = statistics.median(each["ratio"] for each in closed)
-    print(f"throughput {ratio:.2f} of detector.score, {served:.1f} images/s")
-    print("half load", half)
-    print("overload", overload, "memory before", before, "server ended with", status)
+        overload = load.by_strangers(4 * served, OVERLOAD_SECONDS).summary()
+        after = load.by_strangers(served / 2, AFTER_SECONDS).summary()
+        ended = server.process.poll() is not None
+        pictures = len(list(folder.iterdir()))
+    ratio = statistics.median(each["ratio"] for each in rounds)
+    print(f"throughput {ratio:.2f} of oddone score, {served:.1f} images/s")
+    for name, answers in {"half load": half, "overload": overload, "after it": after}.items():
+        print(name, answers)
+    print(f"memory before overload {before} MiB, {'it has ended' if ended else 'it goes on'}")
     trained = detector.embedder.trained
     write_measurements(
         "load",
         seed=0,
-        packages=["numpy", "pillow", "fastapi", "uvicorn", "aiohttp"],
+        packages=["numpy", "pillow", "fastapi", "uvicorn", "locust"],
         arguments="DETECTOR DIR",
         detector={
             "encoder": trained.model.encoder_name,
             "image_size": detector.image_size,
             "views": len(detector.embedder.views),
         },
-        pictures=len(pictures),
+        pictures=pictures,
         clients=CLIENTS,
-        rounds=closed,
+        rounds=rounds,
         ratio=round(ratio, 2),
         half_load=half,
-        overload={**overload, "mebibytes_before": before, "server_ended": status is not None},
+        overload={**overload, "mebibytes_before": before, "server_ended": ended},
         after_overload=after,
     )
+
+
+def compare_round(path: Path, load: "Load") -> dict[str, Any]:
+    """Return how many images a second `oddone score` scores after its start, and the service."""
+    alone = images_per_second(path, load.folder)
+    answers = load.by_clients(ROUND_SECONDS)
+    served = answers.per_second
+    return {
+        "alone_images_per_second": round(alone, 1),
+        "served_images_per_second": round(served, 1),
+        "ratio": round(served / alone, 3),
+        "statuses": answers.statuses,
+        "client_cores": answers.client_cores,
+    }
+
+
+def images_per_second(path: Path, folder: Path) -> float:
+    """Return how fast `oddone score` says that it was."""
+    command = [sys.executable, "-m", "oddone", "score", str(path), str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    ((images, seconds),) = re.findall(r"^(\d+) images in ([\d.]+) s", done.stderr, re.MULTILINE)
+    return int(images) / float(seconds)
 
 
 # --- The server -------------------------------------------------------------------------------
@@ -88,8 +114,8 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where pictures are sent to."""
-        return f"http://127.0.0.1:{self.port}/v1/score"
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
 
     def mebibytes(self) -> int:
         """Return the memory of the process and of those that decode for it."""
@@ -140,25 +166,54 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
 # --- The clients ------------------------------------------------------------------------------
 
 
-@dataclass
+class Answer(NamedTuple):
+    """What became of one request, as locust saw it."""
+
+    began: float
+    seconds: float
+    status: str
+    """Of HTTP, or the name of the error if there was no answer."""
+
+
+@dataclass(frozen=True)
 class Answers:
     """What became of the requests."""
 
-    statuses: Counter[str] = field(default_factory=Counter)
-    seconds: list[float] = field(default_factory=list)
-    """Of those that were answered with 200."""
-    refused_seconds: list[float] = field(default_factory=list)
-    most_mebibytes: int = 0
-    took: float = 0.0
+    each: Sequence[Answer]
+    most_mebibytes: int
+    """Of the service meanwhile."""
+    client_cores: float
+    """Processor time of the clients over time: the service has so much less."""
 
-    def summary(self) -> dict[str, object]:
+    @property
+    def _took(self) -> float:
+        ends = (answer.began + answer.seconds for answer in self.each)
+        return max(ends) - min(answer.began for answer in self.each)
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many had which."""
+        return dict(sorted(Counter(each.status for each in self.each).items()))
+
+    @property
+    def per_second(self) -> float:
+        """How many were accepted and answered."""
+        return len(self._seconds(accepted=True)) / self._took
+
+    def _seconds(self, *, accepted: bool) -> list[float]:
+        return [each.seconds for each in self.each if (each.status == "200") == accepted]
+
+    def summary(self) -> dict[str, Any]:
         """Return it for a record."""
+        started = [each.began for each in self.each]
         return {
-            "statuses": dict(self.statuses),
-            "answered_per_second": round(len(self.seconds) / self.took, 1),
-            "milliseconds": _percentiles(self.seconds),
-            "milliseconds_of_refusals": _percentiles(self.refused_seconds),
+            "statuses": self.statuses,
+            "sent_per_second": round(len(started) / (max(started) - min(started)), 1),
+            "answered_per_second": round(self.per_second, 1),
+            "milliseconds": _percentiles(self._seconds(accepted=True)),
+            "milliseconds_of_refusals": _percentiles(self._seconds(accepted=False)),
             "most_mebibytes": self.most_mebibytes,
+            "client_cores": self.client_cores,
         }
 
 
@@ -170,84 +225,58 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float] | None:
     return {name: round(value * 1e3, 1) for name, value in named.items()}
 
 
-def form_of(picture: Path) -> bytes:
-    """Return the body of a form with one file."""
-    head = (
-        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files"; '
-        f'filename="{picture.name}"\r\nContent-Type: image/jpeg\r\n\r\n'
-    )
-    return head.encode() + picture.read_bytes() + f"\r\n--{BOUNDARY}--\r\n".encode()
+@dataclass(frozen=True)
+class Load:
+    """Locust, which sends the pictures of a folder to a service."""
+
+    server: Server
+    folder: Path
+
+    def by_clients(self, seconds: int) -> Answers:
+        """Let each client send a picture as soon as it has the answer to the one before."""
+        return self._send(seconds, users=CLIENTS, gap=0.0)
+
+    def by_strangers(self, rate: float, seconds: int) -> Answers:
+        """Send so many pictures a second, at random times, whatever becomes of those before."""
+        return self._send(seconds, users=STRANGERS, gap=STRANGERS / rate)
+
+    def _send(self, seconds: int, **options: float) -> Answers:
+        answers = self.folder.with_name("answers.csv")
+        command = [sys.executable, "-m", "locust", "--headless", "--skip-log-setup"]
+        options_of_run = {
+            "locustfile": Path(__file__).with_name("load_client.py"),
+            "spawn-rate": 1000,  # all at once
+            "exit-code-on-error": 0,  # refusals are what is counted here
+            "host": self.server.url,
+            "run-time": f"{seconds}s",
+            "stop-timeout": 60,  # those that are under way have their answers
+            "pictures": self.folder,
+            "answers": answers,
+            **options,
+        }
+        for name, value in options_of_run.items():
+            command += [f"--{name}", str(value)]
+        most, used, began = 0, _children_seconds(), time.monotonic()
+        with subprocess.Popen(command) as locust:  # noqa: S603
+            while locust.poll() is None:
+                most = max(most, self.server.mebibytes())
+                time.sleep(1)
+        cores = (_children_seconds() - used) / (time.monotonic() - began)
+        if locust.returncode != 0:
+            sys.exit(f"locust ended with {locust.returncode}: {shlex.join(command)}")
+        return Answers(read_answers(answers), most, round(cores, 2))
 
 
-async def send(session: aiohttp.ClientSession, url: str, body: bytes, answers: Answers) -> None:
-    """Send one picture, and note what becomes of it."""
-    began = time.monotonic()
-    headers = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-    try:
-        async with session.post(url, data=body, headers=headers) as answer:
-            await answer.read()
-            status = str(answer.status)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        status = type(error).__name__
-    answers.statuses[status] += 1
-    took = time.monotonic() - began
-    (answers.seconds if status == "200" else answers.refused_seconds).append(took)
+def _children_seconds() -> float:
+    """Return the processor time of all processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
-def compare_round(
-    detector: Detector, pictures: Sequence[Path], server: Server, bodies: Sequence[bytes]
-) -> dict[str, float]:
-    """Return how many images a second the detector scores by itself, and the service."""
-    began = time.monotonic()
-    scored = list(detector.score([str(picture) for picture in pictures]))
-    alone = len(scored) / (time.monotonic() - began)
-    answers = asyncio.run(closed_loop(server, bodies))
-    if answers.statuses.keys() != {"200"}:
-        sys.exit(f"not all pictures were scored: {answers.statuses}")
-    served = len(bodies) / answers.took
-    return {
-        "alone_images_per_second": round(alone, 1),
-        "served_images_per_second": round(served, 1),
-        "ratio": round(served / alone, 3),
-    }
-
-
-async def closed_loop(server: Server, bodies: Sequence[bytes]) -> Answers:
-    """Let each client send a picture as soon as it has the answer to the one before."""
-    answers, waiting, began = Answers(), iter(bodies), time.monotonic()
-
-    async def client(session: aiohttp.ClientSession) -> None:
-        for body in waiting:
-            await send(session, server.url, body, answers)
-
-    async with aiohttp.ClientSession() as session:
-        await asyncio.gather(*(client(session) for _ in range(CLIENTS)))
-    answers.took = time.monotonic() - began
-    return answers
-
-
-async def open_loop(
-    server: Server, bodies: Sequence[bytes], rate: float, seconds: float
-) -> Answers:
-    """Send pictures at a rate, whatever becomes of those before, as strangers do."""
-    answers, began, open_requests = Answers(), time.monotonic(), set[asyncio.Task[None]]()
-    connector = aiohttp.TCPConnector(limit=MOST_OPEN)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        for number, body in enumerate(itertools.cycle(bodies)):
-            now = time.monotonic() - began
-            if now > seconds:
-                break
-            await asyncio.sleep(max(0.0, number / rate - now))
-            if len(open_requests) >= MOST_OPEN:
-                await asyncio.wait(open_requests, return_when=asyncio.FIRST_COMPLETED)
-            request = asyncio.create_task(send(session, server.url, body, answers))
-            open_requests.add(request)
-            request.add_done_callback(open_requests.discard)
-            if number % max(1, round(rate)) == 0:
-                answers.most_mebibytes = max(answers.most_mebibytes, server.mebibytes())
-        await asyncio.gather(*open_requests)
-    answers.took = time.monotonic() - began
-    return answers
+def read_answers(file: Path) -> list[Answer]:
+    """Return what `load_client.py` has written."""
+    rows = (line.split(",") for line in file.read_text().splitlines())
+    return [Answer(float(began), float(taken) / 1e3, status) for began, taken, status in rows]
 
 
 if __name__ == "__main__":

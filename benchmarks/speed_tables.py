@@ -150,30 +150,42 @@ def _exported_quality(record: Record) -> str:
 
 
 def load_table() -> str:
-    """Return what the service does under load, beside `detector.score` on the same pictures."""
+    """Return what the service does under load, beside `oddone score` on the same pictures."""
     record = newest("load")
     detector, half, overload = record["detector"], record["half_load"], record["overload"]
-    statuses = ", ".join(f"{count:,} x {name}" for name, count in overload["statuses"].items())
     ratios = [each["ratio"] for each in record["rounds"]]
     rows = [
         (
-            f"throughput over that of `detector.score`, {record['clients']} clients",
+            f"throughput over that of `oddone score`, {record['clients']} clients",
             f"{record['ratio']:.2f}; in rounds {min(ratios):.2f} to {max(ratios):.2f}",
         ),
-        ("half of that load: p50, p99", _milliseconds(half)),
-        ("four times that load for a minute: answers", statuses),
+        (
+            f"half of that load ({half['sent_per_second']} pictures/s at random times): p50, p99",
+            _milliseconds(half),
+        ),
+        (
+            f"four times that load ({overload['sent_per_second']} pictures/s) for a minute",
+            _statuses(overload),
+        ),
         ("latency of those that were accepted: p50, p99", _milliseconds(overload)),
         (
             "memory before, and at most",
             f"{overload['mebibytes_before']:,} MiB, {overload['most_mebibytes']:,} MiB",
         ),
+        ("half of the load afterwards: p50, p99", _milliseconds(record["after_overload"])),
     ]
     views = "1 view" if detector["views"] == 1 else f"{detector['views']} views"
+    cores = max(each["client_cores"] for each in (half, overload, *record["rounds"]))
     source = (
-        f"{detector['encoder']}, {detector['image_size']} pixels, {views}; the clients share the "
-        f"cores with the service. {made_on(SERVICE, record)}"
+        f"{detector['encoder']}, {detector['image_size']} pixels, {views}. The clients are those "
+        f"of locust {record['versions']['locust']}, on the cores of the service, of which they "
+        f"took up to {cores}. {made_on(SERVICE, record)}"
     )
     return table(["under load", ""], rows, source)
+
+
+def _statuses(answers: Record) -> str:
+    return ", ".join(f"{count:,} x {name}" for name, count in answers["statuses"].items())
 
 
 def _times_as_fast(row: Record) -> str:

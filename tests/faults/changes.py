@@ -1,6 +1,8 @@
 """Changes of oddone for a test: a table that takes seconds, and faults that must be found."""
 
+import io
 import sys
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,16 @@ def small_parts() -> None:
 def quick_export() -> None:
     """Let `oddone export` write a graph that need not be traced: what can fail is the file."""
     oddone.cli.export.onnx_content = lambda *_, **__: tiny_onnx()
+    oddone.cli.export.int8_content = lambda *_, **__: tiny_onnx()
+    oddone.cli.export.pt2_content = lambda *_, **__: tiny_zip()
+
+
+def tiny_zip() -> bytes:
+    """Return an archive in the place of a traced program, which is one too."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("detector/extra/oddone.json"), "{}" * 1000)
+    return file.getvalue()
 
 
 def write_in_place() -> None:

@@ -93,6 +93,14 @@ COMMANDS = {
         "evaluate INPUTS/run INPUTS/photos --ood o=INPUTS/unseen.npz --out WORK/result.json"
     ),
     "export": Command("export INPUTS/run --out WORK/d.onnx", changes=("quick_export",), slow=True),
+    "export pt2": Command(
+        "export INPUTS/run --out WORK/d.pt2", changes=("quick_export",), slow=True
+    ),
+    "export int8": Command(
+        "export INPUTS/run --out WORK/d.onnx --int8 --calibration INPUTS/normal.npz",
+        changes=("quick_export",),
+        slow=True,
+    ),
     "score onnx": Command("score INPUTS/tiny.onnx INPUTS/photos --out WORK/scores.csv", slow=True),
     "data fix": Command("data fix INPUTS/photos WORK/small", once=True, slow=True),
     "bench": Command(

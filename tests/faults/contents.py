@@ -6,6 +6,7 @@ A file that has the name of a complete one must be complete: it is read and chec
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,12 @@ def _page(path: Path) -> object:
     return page
 
 
+def _archive(path: Path) -> object:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     ".csv": Path.read_text,
     ".html": _page,
@@ -127,6 +134,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".oddone": _detector,
     ".onnx": lambda path: OnnxDetector.load(path).facts,
     ".png": lambda path: np.asarray(Image.open(path)).tobytes(),
+    ".pt2": _archive,
     ".parquet": lambda path: parquet.read_table(path).to_pylist(),
     ".safetensors": _network_or_state,
     ".toml": read_settings,

@@ -3,7 +3,9 @@
 import hashlib
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +35,24 @@ def said(image: str = "0" * 64, **changes: object) -> Feedback:
         said="normal",
     )
     return replace(feedback, **changes)  # type: ignore[arg-type]
+
+
+def test_services_that_begin_at_once_share_a_new_file(tmp_path: Path) -> None:
+    for number in range(10):
+        path, together = tmp_path / f"{number}.sqlite", threading.Barrier(4)
+
+        def begin(path: Path = path, together: threading.Barrier = together) -> int:
+            together.wait()
+            store = FeedbackStore(path)
+            try:
+                return store.add(said())
+            finally:
+                store.close()
+
+        with ThreadPoolExecutor(4) as services:
+            added = [services.submit(begin) for _ in range(4)]
+        assert sorted(each.result() for each in added) == [1, 2, 3, 4]
+        assert read_confirmed(path, "digest").last == 4
 
 
 def test_feedback_has_the_verdict_of_the_service_and_the_digest_of_the_picture(

@@ -145,6 +145,41 @@ def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         alone.add_images(1)  # who is there first may send many
 
 
+def test_what_is_refused_or_only_said_does_not_count_as_a_fast_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("oddone.service.admission.time.monotonic", lambda: clock[0])
+    admission = Admission(ServiceSettings(queue_seconds=2.0))
+    for _ in range(300):  # a second each
+        with admission.request(1):
+            clock[0] += 1.0
+    for _ in range(1000):
+        with pytest.raises(ProblemError, match="no picture"), admission.request(1):
+            raise ProblemError(422, "no-images", "the request has no picture")
+        with admission.request(1, images=0):  # feedback
+            pass
+    with (
+        admission.request(1),
+        admission.request(1),
+        admission.request(1),
+        pytest.raises(ProblemError, match="too long already"),
+        admission.request(1),
+    ):
+        pass
+
+
+def test_a_service_whose_queue_would_take_too_long_is_not_ready(start: Start) -> None:
+    client = start(queue_seconds=0.01)
+    admission = client.app.state.service.admission  # type: ignore[attr-defined]
+    assert client.get("/readyz").status_code == 200
+    with admission.request(1):
+        answer = client.get("/readyz")
+    check_problem(answer, 503, "queue-full")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert client.get("/readyz").status_code == 200
+
+
 def test_an_answer_that_takes_too_long_is_503(start: Start, pictures: dict[str, bytes]) -> None:
     client = start(answer_seconds=0.001)
     answer = client.post("/v1/score", files={"files": ("0.png", pictures["0.png"])})

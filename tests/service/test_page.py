@@ -193,7 +193,27 @@ def test_files_are_dragged_onto_the_page_and_the_table_is_used_by_keyboard(
     page.keyboard.press("Enter")
     visit.wait("document.querySelector('#rows tr.chosen th').innerText === 'broken.png'")
     assert page.get_attribute("#rows tr:nth-child(2) button", "aria-current") == "true"
+    visit.wait("document.activeElement.id === 'problem'")
+    visit.tab_to("#rows tr:nth-child(1) button")
+    page.keyboard.press("Enter")
+    visit.wait("document.activeElement.id === 'headline'")
+    assert page.is_hidden("#problem")  # it was of the other picture
     assert visit.complaints == []
+    visit.context.close()
+
+
+def test_a_row_that_is_chosen_on_a_phone_brings_its_verdict_into_view(
+    browser: Any, address: str, files: dict[str, Path]
+) -> None:
+    visit = Visit(browser, address, viewport=PHONE)
+    visit.drop([files["normal.png"], files["heavy.png"]])
+    visit.page.wait_for_selector("#detail:not([hidden])")
+    visit.page.click("#rows tr:nth-child(2) button")
+    visit.wait("document.getElementById('name').textContent === 'heavy.png'")
+    visit.wait(
+        "(({top, bottom}) => top >= 0 && bottom <= innerHeight)"
+        "(document.getElementById('headline').getBoundingClientRect())"
+    )
     visit.context.close()
 
 

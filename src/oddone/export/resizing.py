@@ -24,8 +24,8 @@ def central_square(
     """Return what `oddone.data.decode.central_square` makes of each image, as whole numbers."""
     height, width = images.shape[1], images.shape[2]
     side = torch.sym_min(height, width)
-    down = _weights(height, (height - side) / 2, side, size)
-    across = _weights(width, (width - side) / 2, side, size).mT.contiguous()
+    down = _weights(height, side, size)
+    across = _weights(width, side, size).mT.contiguous()
     pixels = images.permute(0, 3, 1, 2).double()
     # As Pillow 13 does; before that, only pictures a hundred times as high as wide were reduced in
     # height first. The other order differs by one level of grey here and there.
@@ -43,14 +43,19 @@ def central_square(
     return resized
 
 
-def _weights(
-    pixels: Number, start: Number, side: Number, size: int
-) -> Float64[Tensor, "size pixels"]:
-    """Return how much of each old pixel is in each new one: triangles, as wide as is reduced."""
-    scale = side / size
-    reach = torch.sym_max(scale, 1.0)
+def _weights(pixels: Number, side: Number, size: int) -> Float64[Tensor, "size pixels"]:
+    """Return how much of each old pixel is in each new one: triangles, as wide as is reduced.
+
+    Whole numbers become tensors before they are divided: the quotient of two symbols would be a
+    float of 32 bits in an exported graph, which is not exact enough.
+    """
+    start, scale = (_double(pixels) - _double(side)) / 2, _double(side) / size
     centres = start + (torch.arange(size, dtype=torch.float64) + 0.5) * scale
     places = torch.arange(pixels, dtype=torch.float64) + 0.5
-    triangles = (1 - ((places - centres[:, None]) / reach).abs()).clamp(min=0)
+    triangles = (1 - ((places - centres[:, None]) / scale.clamp(min=1)).abs()).clamp(min=0)
     shares = triangles / triangles.sum(dim=1, keepdim=True)
     return torch.floor(shares * ONE + 0.5)
+
+
+def _double(number: Number) -> Float64[Tensor, ""]:
+    return torch.scalar_tensor(number, dtype=torch.float64)

@@ -30,21 +30,22 @@ class Admission:
         return self._busy_seconds / self._done
 
     @contextmanager
-    def request(self, n_bytes: int) -> Iterator["AdmittedRequest"]:
-        """Hold one image and so many bytes; more images are asked for when they are known."""
+    def request(self, n_bytes: int, images: int = 1) -> Iterator["AdmittedRequest"]:
+        """Hold so many bytes and images; more images are asked for when they are known."""
         if self.bytes + n_bytes > self._settings.queue_bytes:
             raise busy("queue-full", "too many bytes are waiting", self._seconds_to_wait())
         admitted = AdmittedRequest(self)
         self.bytes += n_bytes
         try:
-            admitted.add_images(1)
+            admitted.add_images(images)
             yield admitted
+            self._time(admitted.images)  # what is refused says nothing of how long images take
         finally:
             self.bytes -= n_bytes
-            self._release(admitted.images)
+            self.images -= admitted.images
 
-    def take(self, images: int) -> None:
-        """Count so many more images, or refuse them."""
+    def check(self, images: int) -> None:
+        """Refuse so many more images if they are too many, or if too much waits before them."""
         most = self._settings.queue_images
         if self.images + images > most:
             detail = f"{self.images} images wait, and {images} more would exceed {most}"
@@ -52,18 +53,24 @@ class Admission:
         if self.images * self._seconds_per_image > self._settings.queue_seconds:
             detail = f"the {self.images} images that wait take too long already"
             raise busy("queue-full", detail, self._seconds_to_wait())
+
+    def take(self, images: int) -> None:
+        """Count so many more images, or refuse them."""
+        if images == 0:
+            return
+        self.check(images)
         if self.images == 0:
             self._left_at = time.monotonic()
         self.images += images
 
-    def _release(self, images: int) -> None:
+    def _time(self, images: int) -> None:
+        """Note that so many images have their answers."""
         if images == 0:
             return
         now, kept = time.monotonic(), (1 - 1 / REMEMBERED) ** images
         self._busy_seconds = kept * self._busy_seconds + now - self._left_at
         self._done = kept * self._done + images
         self._left_at = now
-        self.images -= images
 
     def _seconds_to_wait(self) -> int:
         """Return when half of what waits should be done."""

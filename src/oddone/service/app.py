@@ -138,7 +138,7 @@ def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
     )
     async def feedback(request: Request, service: Served) -> Response:
         """Store what a user says of a verdict; the answer comes when it is on the disk."""
-        with service.admission.request(declared_bytes(request, settings)):
+        with service.admission.request(declared_bytes(request, settings), images=0):
             sent = parse_feedback(await read_body(request, settings, JSON))
         return _json({"number": await service.store_feedback(sent)}, 201)
 
@@ -165,8 +165,10 @@ def _add_facts(app: FastAPI, settings: ServiceSettings) -> None:
     @app.get("/readyz", response_model=HealthAnswer, responses=_problems(503))
     async def readyz(service: Served) -> Response:
         """Return whether there is room for another picture."""
-        if service.admission.images >= settings.queue_images:
-            raise ProblemError(503, "queue-full", "the queue is full", {"Retry-After": "1"})
+        try:
+            service.admission.check(1)
+        except ProblemError as full:
+            raise ProblemError(503, full.kind, str(full), full.headers) from full
         return _json({"status": "ok"})
 
     # Some ask by HEAD.

@@ -20,9 +20,9 @@ SECONDS_TO_WAIT = 10.0
 
 _TABLES = f"""
 begin immediate;
-create table about (store text not null);
-insert into about values (lower(hex(randomblob(16))));
-create table feedback (
+create table if not exists about (store text not null);
+insert into about select lower(hex(randomblob(16))) where not exists (select * from about);
+create table if not exists feedback (
     id integer primary key,
     date text not null,
     detector text not null,
@@ -41,6 +41,7 @@ pragma application_id = {APPLICATION_ID};
 pragma user_version = {FORMAT};
 commit;
 """  # noqa: S608  (numbers of our own)
+"""It changes nothing where another service has just made them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ class ServiceSettings:
     """Pixels of one picture, by its header; beyond, it has a reason and no verdict."""
     queue_images: int = 256
     """Pictures that are worked on or wait, of all requests together (429)."""
-    queue_seconds: float = 10.0
+    queue_seconds: float = 5.0
     """How long what waits may take, by how fast it went before; then others are refused (429)."""
     queue_bytes: int = 256 * MEBIBYTE
     """Bytes of all requests that are read or worked on (429)."""

@@ -4,6 +4,7 @@
 const find = (id) => document.getElementById(id);
 const AT_A_TIME = 8; // files in a request
 const MOST_NAMES = 30;
+const LOOK_AGAIN = 60000; // milliseconds until the service is asked for drift anew
 const SVG = "http://www.w3.org/2000/svg";
 
 let model = null;
@@ -274,6 +275,13 @@ function showSaid(row) {
   find("said").textContent = row.said ? words[row.said] : "";
 }
 
+async function lookAt(row) {
+  showProblem(null);
+  await choose(row);
+  const place = find(row.answer.reason === null ? "headline" : "problem");
+  if (chosen === row) place.focus(); // which may be above what is seen, and is read aloud
+}
+
 // --- All pictures -----------------------------------------------------------------------------
 
 function showAll() {
@@ -339,7 +347,7 @@ function showRows() {
       reason.colSpan = 3;
       line.append(reason);
     }
-    line.addEventListener("click", () => choose(row));
+    line.addEventListener("click", () => lookAt(row));
     return line;
   }));
 }
@@ -493,5 +501,6 @@ find("token-form").addEventListener("submit", (event) => {
   refreshModel().catch(showProblem);
 });
 addEventListener("resize", () => { if (shownStrip && !find("detail").hidden) showStrip(shownStrip); });
+setInterval(() => { if (model && !document.hidden) refreshModel().catch(() => {}); }, LOOK_AGAIN); // drift
 find("open-camera").hidden = !(navigator.mediaDevices && navigator.mediaDevices.getUserMedia);
 refreshModel().catch((error) => { if (error.status !== 401) showProblem(error); });
