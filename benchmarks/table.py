@@ -23,6 +23,7 @@ from quality_tables import (
     photographs_table,
     quality_table,
     rules_table,
+    trained_parts_table,
 )
 from reliability_tables import faults_table, soak_table
 from scale_tables import chunks_table, loss_of_many_table, two_processes_table
@@ -48,6 +49,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
         README: {"photographs": photographs_table(), "demo": demo_table()},
         PERFORMANCE: {
             "rules": rules_table(),
+            "trained parts": trained_parts_table(),
             "many photographs": many_photographs_table(),
             "estimates": estimates_table(),
             "quality": quality_table(),

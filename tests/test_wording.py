@@ -13,6 +13,7 @@ from oddone.wording import (
     advise_on_estimate,
     describe_auroc,
     describe_estimate,
+    describe_head,
     describe_neighbour,
     describe_verdict,
     distinct_names,
@@ -117,16 +118,28 @@ def test_how_well_sets_are_told_apart_is_said_in_words(auroc: float, words: str)
     assert describe_auroc(auroc) == words
 
 
-def test_an_estimate_is_a_sentence_with_its_worst_class() -> None:
+def test_an_estimate_tells_its_worst_class_and_what_it_cannot_know() -> None:
     classes = {"mug": 0.99, "lap\ntop": 0.94, "pen": 1.0}
     assert describe_estimate({"auroc": 0.979, "classes": classes}) == (
         "Each of your 3 classes, left out in turn, is told apart from the others with AUROC 97.9% "
-        "(worst: lap top 94.0%); in a single case the truth is often 5 points off."
+        "(worst: lap top 94.0%); in a single case the truth is often 5 points off. It "
+        "speaks of things that differ from your classes as these differ from each other: of what "
+        "is closer to a class, fewer are told apart."
     )
-    assert describe_estimate({"auroc": 0.9, "classes": {"mug": 0.9}}) == (
+    alone = describe_estimate({"auroc": 0.9, "classes": {"mug": 0.9}})
+    assert alone.startswith(
         "Your class mug, left out, is told apart with AUROC 90.0%; in a single case the truth is "
-        "often 5 points off."
+        "often 5 points off. It speaks of things that differ"
     )
+
+
+def test_how_a_head_was_trained_is_a_sentence() -> None:
+    assert describe_head({"rotations": "none", "auroc_otherwise": 0.81}, 0.9) == (
+        "The head was trained without rotations: classes left out are told apart with AUROC 90.0% "
+        "so, and with 81.0% with rotations."
+    )
+    head = {"rotations": "task", "auroc_otherwise": 0.9}
+    assert describe_head(head, 0.95).startswith("The head was trained with rotations: ")
 
 
 def test_advice_counts_the_images_fitted_on_and_not_those_of_the_estimate() -> None:

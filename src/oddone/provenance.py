@@ -6,12 +6,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import torch
 
+LIMIT_OF_ESTIMATE = (
+    "It speaks of things that differ from your classes as these differ from each other: of what is "
+    "closer to a class, fewer are told apart."
+)
+"""What an estimate by leaving classes out cannot know, wherever it is told."""
+
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class StatedHead(TypedDict):
+    """How a head was trained, and what left-out classes say of that."""
+
+    rotations: Literal["task", "none"]
+    auroc_otherwise: _Share
 
 
 class StatedEstimate(TypedDict):
@@ -28,6 +41,9 @@ class StatedEstimate(TypedDict):
     images: NotRequired[int | None]
     """How many images that was measured on."""
     method: NotRequired[str | None]
+    limit: NotRequired[str | None]
+    """What the estimate cannot know, in a sentence."""
+    head: NotRequired[StatedHead | None]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oddone.errors import SettingsError
+from oddone.provenance import LIMIT_OF_ESTIMATE
 from oddone.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
     The estimate is that of a detector's provenance: `auroc`, and below `classes` the AUROC of each
     class that was left out in turn.
     """
-    off = f"; in a single case the truth is often {POINTS_OFF} points off."
+    off = f"; in a single case the truth is often {POINTS_OFF} points off. {LIMIT_OF_ESTIMATE}"
     aurocs = estimate["classes"]
     worst = min(aurocs, key=lambda name: aurocs[name])
     if len(aurocs) == 1:
@@ -86,6 +87,17 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
     )
 
 
+def describe_head(head: Mapping[str, Any], auroc: float) -> str:
+    """Return in a sentence how a head was trained, and why."""
+    ways = {"task": "with rotations", "none": "without rotations"}
+    way = ways.pop(head["rotations"])
+    (otherwise,) = ways.values()
+    return (
+        f"The head was trained {way}: classes left out are told apart with AUROC {auroc:.1%} so, "
+        f"and with {head['auroc_otherwise']:.1%} {otherwise}."
+    )
+
+
 def advise_on_estimate(detector: "Detector", estimate: Mapping[str, Any]) -> str:
     """Return what the estimate means for the user, and what to do where it is poor."""
     found = f"Held-out images of your classes get the right label in {estimate['accuracy']:.1%} of "
@@ -94,7 +106,7 @@ def advise_on_estimate(detector: "Detector", estimate: Mapping[str, Any]) -> str
     images = detector.provenance.get("data", {}).get("images", estimate["images"])
     per_class = images / len(detector.classes)
     if estimate["auroc"] >= GOOD_AUROC and estimate["accuracy"] >= GOOD_ACCURACY:
-        return f"{found} Things that look more like a class than your other classes do are harder."
+        return found
     why = (
         f"with {per_class:.0f} images a class, more images would help most"
         if per_class < ENOUGH_IMAGES

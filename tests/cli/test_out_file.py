@@ -1,5 +1,6 @@
 """The file of `--out`, for every command that writes one."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from oddone.errors import SettingsError
 def test_a_new_file_in_a_folder_passes(tmp_path: Path) -> None:
     check_out_file(tmp_path / "result.json")
     check_out_file(tmp_path / "result.JSON", (".json", ".csv"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,17 @@ def test_a_folder_that_may_not_be_written_to_is_an_error_before_the_work(
 ) -> None:
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)  # root may write all
     with pytest.raises(SettingsError, match=f"page.html: you may not write to {tmp_path}; choose"):
+        check_out_file(tmp_path / "page.html")
+
+
+def test_a_file_system_that_takes_no_files_is_an_error_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SettingsError, match=r"page.html cannot be written: Read-only .* --out"):
         check_out_file(tmp_path / "page.html")
 
 

@@ -6,13 +6,16 @@ from torch import Tensor
 
 import oracles
 from oddone.detector.rules import StandardisedRule
+from oddone.provenance import LIMIT_OF_ESTIMATE
 from oddone.rng import stream
 from oddone.selection import CANDIDATES, Candidate, Fold, folds_of_classes
 from oddone.selection.candidates import FittedRules, RuleScores
 from oddone.selection.estimate import (
+    Estimate,
     FoldScores,
     choose_candidate,
     comparable,
+    compare_heads,
     cross_validated_accuracy,
     held_out_scores,
     score_folds,
@@ -150,7 +153,9 @@ def test_an_estimate_is_json_that_says_how_it_was_made() -> None:
         "accuracy": 0.0,
         "images": 2,
         "others": {},
+        "head": None,
         "method": "classes left out in turn",
+        "limit": LIMIT_OF_ESTIMATE,
     }
 
 
@@ -227,3 +232,31 @@ def test_scores_that_are_all_alike_are_not_divided_by_zero() -> None:
     scores = [made_up(([3.0, 3.0], [4.0]), GOOD[:1] * 2)]
     alike = standardise(scores, BOTH)[0]
     assert alike == StandardisedRule("distance", 3.0, 1.0)
+
+
+# Heads
+
+
+def estimated(*aurocs: float) -> Estimate:
+    return Estimate(
+        rule="distance",
+        auroc=float(np.mean(aurocs)),
+        classes=dict(zip(NAMES, aurocs, strict=False)),
+        accuracy=1.0,
+        images=9,
+        others={},
+    )
+
+
+def test_a_head_is_trained_with_rotations_unless_left_out_classes_speak_against_it() -> None:
+    poses, little_better, better = estimated(0.8, 0.8), estimated(0.804, 0.804), estimated(0.9, 0.9)
+    assert compare_heads(poses, little_better).head == ("task", 0.804)
+    assert compare_heads(poses, better).head == ("none", 0.8)
+    assert compare_heads(poses, better).classes == better.classes
+    by_luck = estimated(1.0, 0.7)  # better by 0.05, with a standard error of 0.11
+    assert compare_heads(poses, by_luck).head == ("task", 0.85)
+
+
+def test_provenance_says_how_a_head_was_trained() -> None:
+    told = compare_heads(estimated(0.8), estimated(0.9)).to_provenance()
+    assert told["head"] == {"rotations": "none", "auroc_otherwise": 0.8}

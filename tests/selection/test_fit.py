@@ -20,6 +20,7 @@ from oddone.errors import DataError, DataWarning, SettingsError
 from oddone.metrics import auroc
 from oddone.selection import CANDIDATES, fit_frozen
 from oddone.selection.candidates import FittedRules
+from oddone.selection.head import train_head
 from oddone.training.initialise import initial_network
 from runs import tiny_settings, tiny_source
 
@@ -187,6 +188,28 @@ def test_a_head_may_be_learned_on_the_features(
     detector.save(tmp_path / "a.oddone")
     loaded = Detector.load(tmp_path / "a.oddone", encoder=nn.Flatten())
     assert torch.equal(loaded(known.images[:9]).scores, detector(known.images[:9]).scores)
+
+
+@pytest.mark.parametrize("rotations", ["task", "none"])
+def test_a_head_is_trained_with_rotations_or_without_as_left_out_classes_say(
+    known: ImageSet, monkeypatch: pytest.MonkeyPatch, rotations: str
+) -> None:
+    views: list[int] = []
+
+    def train(features: Tensor, *_: Tensor, generator: torch.Generator) -> nn.Sequential:
+        views.append(len(features))
+        head = train_head(features, *_, generator=generator)
+        if (len(features) == 2) != (rotations == "none"):
+            head[1].weight[:, 1:] = 0  # it sees one number of each image
+        return head
+
+    monkeypatch.setattr("oddone.selection.head.STEPS", 30)
+    monkeypatch.setattr("oddone.selection.candidates.train_head", train)
+    detector = flatten(some(known, 12, 4), learn_head=True, false_alarms=0.2)
+    head = detector.provenance["estimate"]["head"]
+    assert head["rotations"] == rotations
+    assert views[:10] == [8] * 5 + [2] * 5
+    assert set(views[10:]) == {2 if rotations == "none" else 8}
 
 
 # The rule

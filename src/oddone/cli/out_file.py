@@ -21,6 +21,8 @@ def check_out_file(out: Path, endings: Sequence[str] = ()) -> None:
         raise SettingsError(f"--out {out}: name a file in a folder that exists")
     if not os.access(out.parent, os.W_OK):
         raise SettingsError(f"--out {out}: you may not write to {out.parent}; choose another place")
+    with os_errors_explained(out), file_beside(out):
+        pass  # who may write does not tell whether the file system takes files
 
 
 def write_out_file(out: Path, content: bytes) -> None:

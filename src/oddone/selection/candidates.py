@@ -63,8 +63,8 @@ class FittedRules:
     ) -> "FittedRules":
         """Return what is learned from labelled features; raise a DataError if they are too few.
 
-        Those of a single view are compared as they are, around their mean. Those of
-        `rotations_and_mirrors` first train a head, and distances are measured in its space.
+        Those of a single view are compared as they are, around their mean. Those of several first
+        train a head (`train_head` says which), and distances are measured in its space.
         """
         classes, numbers = labels.unique(return_inverse=True)
         upright = features[0]

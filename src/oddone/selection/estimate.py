@@ -1,9 +1,9 @@
 """What to expect of images of classes that were never shown, and which rule is best at that."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import count, starmap
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from oddone.device import map_in_threads
 from oddone.errors import DataError
 from oddone.metrics import accuracy, auroc
 from oddone.progress import Progress
+from oddone.provenance import LIMIT_OF_ESTIMATE
 from oddone.selection.candidates import Candidate, FittedRules, RuleScores
 from oddone.selection.folds import Fold
 
@@ -32,6 +33,14 @@ class FoldScores(NamedTuple):
     left_out_labels: Int[Tensor, " left_out"]
 
 
+class HeadEstimate(NamedTuple):
+    """Whether a head was trained with rotations, and what left-out classes say of that."""
+
+    rotations: Literal["task", "none"]
+    auroc_otherwise: float
+    """The AUROC of left-out classes had it been trained the other way."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """How well classes are told apart from others that were not shown, measured by leaving out."""
@@ -46,10 +55,14 @@ class Estimate:
     images: int
     others: dict[str, float]
     """The AUROC of the rules that were not chosen."""
+    head: HeadEstimate | None = None
+    """How the head was trained, where MCL has trained one."""
 
     def to_provenance(self) -> dict[str, Any]:
         """Return the estimate as JSON."""
-        return {**asdict(self), "method": "classes left out in turn"}
+        head = None if self.head is None else self.head._asdict()
+        how = {"method": "classes left out in turn", "limit": LIMIT_OF_ESTIMATE}
+        return {**asdict(self), "head": head, **how}
 
 
 def score_folds(
@@ -137,7 +150,8 @@ def choose_candidate(
     chosen = next(
         candidate
         for candidate in candidates
-        if candidate is best or not _is_clearly_better(aurocs[best], aurocs[candidate])
+        if candidate is best
+        or not _is_clearly_better(aurocs[best].values(), aurocs[candidate].values())
     )
     means = {
         candidate.name: float(np.mean(list(each.values()))) for candidate, each in aurocs.items()
@@ -150,6 +164,16 @@ def choose_candidate(
         images=sum(len(fold.held_out_labels) for fold in scores),
         others=means,
     )
+
+
+def compare_heads(with_poses: Estimate, upright: Estimate) -> Estimate:
+    """Return the estimate of the better head of two that were trained with rotations and without.
+
+    With them is the paper's way, and preferred where left-out classes do not speak against it.
+    """
+    if _is_clearly_better(upright.classes.values(), with_poses.classes.values()):
+        return replace(upright, head=HeadEstimate("none", with_poses.auroc))
+    return replace(with_poses, head=HeadEstimate("task", upright.auroc))
 
 
 def comparable(scores: Sequence[FoldScores], candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -189,8 +213,8 @@ def _aurocs_by_class(
     return aurocs
 
 
-def _is_clearly_better(best: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    """Return whether the mean difference over the classes is no matter of luck."""
-    differences = np.array([best[label] - other[label] for label in best])
+def _is_clearly_better(best: Iterable[float], other: Iterable[float]) -> bool:
+    """Return whether the mean difference of the AUROC over the classes is no matter of luck."""
+    differences = np.subtract(list(best), list(other))
     standard_error = differences.std() / np.sqrt(len(differences))
     return bool(differences.mean() > max(standard_error, SMALLEST_DIFFERENCE))

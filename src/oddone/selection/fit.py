@@ -29,16 +29,21 @@ from oddone.selection.estimate import (
     FoldScores,
     choose_candidate,
     comparable,
+    compare_heads,
     held_out_scores,
     score_folds,
     standardise,
 )
-from oddone.selection.folds import folds_of_classes, folds_of_images
-from oddone.selection.head import DIM, HIDDEN
+from oddone.selection.folds import MOST_FOLDS, folds_of_classes, folds_of_images
+from oddone.selection.head import DIM, HIDDEN, UPRIGHT
 from oddone.transforms import one_view, rotations_and_mirrors
 
 MOST_LEFT_OUT = 2000
 """Images that rules are compared with; more would take minutes, and change little."""
+
+
+FOLDS_WITH_HEADS = 5
+"""A head takes seconds, so classes are left out some at a time."""
 
 
 class FrozenFit(NamedTuple):
@@ -75,7 +80,8 @@ def fit_frozen(
         with a head that was learned the distance.
     learn_head
         Whether MCL trains a head on the features of rotated and mirrored images, eight of each, to
-        measure distances in.
+        measure distances in; without the rotated ones where left-out classes are told apart clearly
+        better so.
     false_alarms
         The share of normal images that may be called anomalous.
     per_class
@@ -97,9 +103,11 @@ def fit_frozen(
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
     embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
     features = embed_once(embedder, source, indices, progress=progress)
+    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
+    if estimate is not None and estimate.head is not None and estimate.head.rotations == "none":
+        features = features[UPRIGHT]
     probed = _chosen(labels, MOST_PROBED, "references")
     fitted = FittedRules.fit(features[:, probed], labels[probed])
-    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     scores = _cross_validate(features, labels, progress)
     rules = standardise(scores, candidate)
     predicted = torch.cat([fold.held_out.labels for fold in scores]) if per_class else None
@@ -147,15 +155,25 @@ def _choose(
     candidates: tuple[Candidate, ...],
     progress: Progress | None,
 ) -> tuple[Candidate, Estimate | None]:
-    """Return the rule that is best at classes that are left out, and how good it is at that."""
+    """Return the rule that is best at classes that are left out, and how good it is at that.
+
+    Features of several views train heads, of which those with rotations are compared with those
+    without: two for each fold, and half as many folds.
+    """
     chosen = _chosen(labels, MOST_LEFT_OUT, "leave out")
-    some = labels[chosen]
-    folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"))
+    some, has_head = labels[chosen], len(features) > 1
+    most = FOLDS_WITH_HEADS if has_head else MOST_FOLDS
+    folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"), most=most)
     scores = score_folds(features[:, chosen], some, folds, progress)
     usable = comparable(scores, candidates)
     if not usable:
         return _without_leaving_out(candidates, len(classes)), None
-    return choose_candidate(scores, classes, usable)
+    candidate, estimate = choose_candidate(scores, classes, usable)
+    if has_head:
+        upright = features[UPRIGHT][:, chosen]
+        scores = score_folds(upright, some, folds, progress, "comparing without rotations")
+        estimate = compare_heads(estimate, choose_candidate(scores, classes, [candidate])[1])
+    return candidate, estimate
 
 
 def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> Candidate:

@@ -22,18 +22,18 @@ class Fold(NamedTuple):
 
 
 def folds_of_classes(
-    labels: Int[np.ndarray, " images"], *, generator: torch.Generator
+    labels: Int[np.ndarray, " images"], *, generator: torch.Generator, most: int = MOST_FOLDS
 ) -> list[Fold]:
     """Return folds in which every image is held out once, and left out with its class once.
 
-    There are as many folds as classes, but at most ten, and at least five: some of these may leave
-    no class out. With one class there are none, as none can be left out. An image is never held out
-    from a fold that leaves its class out.
+    There are as many folds as classes, but no more than `most`, and at least five: some of these
+    may leave no class out. With one class there are none, as none can be left out. An image is
+    never held out from a fold that leaves its class out.
     """
     classes = np.unique(labels)
     if len(classes) < 2:
         return []
-    n_folds = min(max(len(classes), LEAST_FOLDS), MOST_FOLDS)
+    n_folds = min(max(len(classes), LEAST_FOLDS), most)
     held_in, left_in = (np.empty(len(labels), dtype=np.int64) for _ in range(2))
     order = torch.randperm(len(classes), generator=generator).tolist()
     for place, label in zip(order, classes.tolist(), strict=True):

@@ -11,6 +11,8 @@ from oddone.encoders.network import Centre, projection_head
 from oddone.losses import MCLSettings, mcl_loss
 from oddone.transforms import rotations_and_mirrors
 
+UPRIGHT = [0, rotations_and_mirrors.n_poses]
+"""Of the views of `rotations_and_mirrors`, those that train a head without rotations."""
 HIDDEN = 512
 DIM = 128
 STEPS = 400
@@ -21,22 +23,24 @@ INPUT_LENGTH = 5.0
 
 
 def train_head(
-    features: Float[Tensor, "8 images dim"],
+    features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
     *,
     generator: torch.Generator,
 ) -> nn.Sequential:
-    """Return a head that MCL has trained on the features of rotated and mirrored images.
+    """Return a head that MCL has trained on the features of mirrored, and mostly rotated, images.
 
     An image and its mirrored copy in the same pose are the two views of a parent. The other poses
-    of a class are pushed away, and so, in the end, is what only resembles the class.
+    of a class are pushed away, and so, in the end, is what only resembles the class. Where there
+    are no other poses, classes are pushed away by each other alone.
     docs/decisions/0012-rules-by-leaving-classes-out.md has the measurements that led to the
     constants.
 
     Parameters
     ----------
     features
-        Those of the views of `rotations_and_mirrors`, of unit length.
+        Those of the views of `rotations_and_mirrors`, or of the two `UPRIGHT` ones alone: first
+        each pose, then each of them mirrored. They are of unit length.
     labels
         The class of each image.
     generator
@@ -74,12 +78,12 @@ def _new_layers(dim: int, generator: torch.Generator) -> nn.Sequential:
 
 def _loss(
     layers: nn.Sequential,
-    rows: Float[Tensor, "8 images dim"],
+    rows: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
     generator: torch.Generator,
 ) -> Float[Tensor, ""]:
     """Return MCL's loss of some images, each in a pose at random, plain and mirrored."""
-    n_poses = rotations_and_mirrors.n_poses
+    n_poses = len(rows) // 2
     images = torch.randperm(rows.shape[1], generator=generator)[:IMAGES_PER_STEP]
     poses = torch.randint(n_poses, (len(images),), generator=generator)
     views = torch.cat([rows[poses, images], rows[poses + n_poses, images]])
