@@ -86,8 +86,7 @@ COMMANDS = {
         slow=True,
     ),
     "report": Command(
-        "report INPUTS/run --test INPUTS/normal --ood o=INPUTS/unseen.npz "
-        "--out WORK/report.html",
+        "report INPUTS/run --test INPUTS/normal --ood o=INPUTS/unseen.npz --out WORK/report.html",
         slow=True,
     ),
     "evaluate": Command(
