@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
-import torch
 
 LIMIT_OF_ESTIMATE = (
     "It speaks of things that differ from your classes as these differ from each other: of what is "
@@ -78,6 +77,8 @@ def stated_estimate(provenance: Mapping[str, Any]) -> StatedEstimate | None:
 
 def machine() -> Machine:
     """Return this machine; `threads` are those that torch computes with."""
+    import torch  # noqa: PLC0415  (exported files are scored without it)
+
     return Machine(
         system=platform.system(),
         processor=_processor(),
