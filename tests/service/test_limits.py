@@ -130,13 +130,19 @@ def test_admission_counts_and_gives_back() -> None:
     assert (admission.images, admission.bytes) == (0, 0)
 
 
-def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow_admission(monkeypatch: pytest.MonkeyPatch) -> Admission:
+    """Return one that has seen 300 images of a second each, and then a clock that stands still."""
     clock = [0.0]
     monkeypatch.setattr("oddone.service.admission.time.monotonic", lambda: clock[0])
     admission = Admission(ServiceSettings(queue_seconds=2.0))
-    for _ in range(300):  # a second each
+    for _ in range(300):
         with admission.request(1):
             clock[0] += 1.0
+    return admission
+
+
+def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    admission = slow_admission(monkeypatch)
     with admission.request(1), admission.request(1), admission.request(1):
         with pytest.raises(ProblemError, match="too long already") as refused, admission.request(1):
             pass
@@ -148,12 +154,7 @@ def test_who_would_wait_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_refused_or_only_said_does_not_count_as_a_fast_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("oddone.service.admission.time.monotonic", lambda: clock[0])
-    admission = Admission(ServiceSettings(queue_seconds=2.0))
-    for _ in range(300):  # a second each
-        with admission.request(1):
-            clock[0] += 1.0
+    admission = slow_admission(monkeypatch)
     for _ in range(1000):
         with pytest.raises(ProblemError, match="no picture"), admission.request(1):
             raise ProblemError(422, "no-images", "the request has no picture")
