@@ -1,6 +1,6 @@
 """A small service in this process, and a client that talks to it as HTTP does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +13,7 @@ pytest.importorskip("fastapi", reason="oddone[service] is not installed")
 
 from starlette.testclient import TestClient
 
+from oddone.cli.serve import make_fetcher
 from oddone.service.app import make_app
 from oddone.service.service import Service
 from oddone.service.settings import ServiceSettings
@@ -56,6 +57,7 @@ def start(tiny_detector: Path) -> Iterator[StartService]:
             token: str | None = None,
             feedback: Path | None = None,
             draw: object = None,
+            fetch_from: Sequence[str] = (),
             **limits: object,
         ) -> TestClient:
             settings = ServiceSettings(**{"decoders": 1, **limits})  # type: ignore[arg-type]
@@ -64,6 +66,7 @@ def start(tiny_detector: Path) -> Iterator[StartService]:
                 settings,
                 feedback=feedback,
                 draw=draw,  # type: ignore[arg-type]
+                fetcher=make_fetcher(fetch_from, settings),
             )
             return stack.enter_context(TestClient(make_app(service, token)))
 

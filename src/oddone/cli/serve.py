@@ -17,6 +17,7 @@ from oddone.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from oddone.detector import Detector, Explanation
+    from oddone.service.fetching import PictureFetcher
     from oddone.service.service import DrawExplanation
 
 TOKEN = "ODDONE_TOKEN"  # noqa: S105  (the name of a variable)
@@ -35,6 +36,7 @@ def serve(
     port: int = 8000,
     feedback: Path | None = None,
     token_file: Path | None = None,
+    fetch_from: Annotated[tuple[str, ...], REPEATED] = (),
     sha256: Annotated[tuple[str, ...], REPEATED] = (),
     limits: Annotated[ServiceSettings, Parameter(name="*")] = ServiceSettings(),  # noqa: B008
 ) -> None:
@@ -60,6 +62,9 @@ def serve(
         An SQLite file for what users say of verdicts, for oddone calibrate --from-service.
     token_file
         A file with the token that requests must have; or set the variable ODDONE_TOKEN.
+    fetch_from
+        An origin, such as https://images.example.org, from which pictures are fetched that requests
+        name by URL; may be given several times. None unless set.
     sha256
         The SHA-256 that the detector's file must have, also when it changes, as `sha256sum` prints
         it; for several detectors, give it once for each, in their order.
@@ -67,6 +72,7 @@ def serve(
     paths = detectors_by_name([detector, *others])
     digests = dict(zip(paths, digest_of_each(sha256, len(paths)), strict=True))
     token = read_token(token_file)
+    fetcher = make_fetcher(fetch_from, limits)
     if token is None and host not in LOOPBACK:
         note(f"anybody who reaches {host}:{port} may use it; set {TOKEN} or --token-file")
     try:
@@ -79,7 +85,9 @@ def serve(
         ) from error
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
     with listen(host, port) as listening:
-        service = Service(paths, limits, feedback=feedback, draw=_drawing(), sha256=digests)
+        service = Service(
+            paths, limits, feedback=feedback, draw=_drawing(), fetcher=fetcher, sha256=digests
+        )
         note(f"{', '.join(paths)} at http://{host}:{port}/")
         run_server(service, listening, token=token)
 
@@ -108,6 +116,20 @@ def read_token(file: Path | None) -> str | None:
             f"ones, such as those of: openssl rand -hex 32"
         )
     return token
+
+
+def make_fetcher(origins: Sequence[str], limits: ServiceSettings) -> "PictureFetcher | None":
+    """Return what fetches pictures by URL; None where no origin is named."""
+    if not origins:
+        return None
+    try:
+        from oddone.service.fetching import PictureFetcher  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise SettingsError(
+            f"--fetch-from needs a package that is not here ({error.name}): "
+            f"pip install 'oddone[service,remote]'"
+        ) from error
+    return PictureFetcher(origins, limits)
 
 
 def _drawing() -> "DrawExplanation | None":

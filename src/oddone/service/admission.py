@@ -32,16 +32,14 @@ class Admission:
     @contextmanager
     def request(self, n_bytes: int, images: int = 1) -> Iterator["AdmittedRequest"]:
         """Hold so many bytes and images; more images are asked for when they are known."""
-        if self.bytes + n_bytes > self._settings.queue_bytes:
-            raise busy("queue-full", "too many bytes are waiting", self._seconds_to_wait())
         admitted = AdmittedRequest(self)
-        self.bytes += n_bytes
         try:
+            admitted.add_bytes(n_bytes)
             admitted.add_images(images)
             yield admitted
             self._time(admitted.images)  # what is refused says nothing of how long images take
         finally:
-            self.bytes -= n_bytes
+            self.bytes -= admitted.bytes
             self.images -= admitted.images
 
     def check(self, images: int) -> None:
@@ -53,6 +51,12 @@ class Admission:
         if self.images * self._seconds_per_image > self._settings.queue_seconds:
             detail = f"the {self.images} images that wait take too long already"
             raise busy("queue-full", detail, self._seconds_to_wait())
+
+    def take_bytes(self, n_bytes: int) -> None:
+        """Count so many more bytes, or refuse them."""
+        if self.bytes + n_bytes > self._settings.queue_bytes:
+            raise busy("queue-full", "too many bytes are waiting", self._seconds_to_wait())
+        self.bytes += n_bytes
 
     def take(self, images: int) -> None:
         """Count so many more images, or refuse them."""
@@ -84,6 +88,12 @@ class AdmittedRequest:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.images = 0
+        self.bytes = 0
+
+    def add_bytes(self, n_bytes: int) -> None:
+        """Hold so many more bytes."""
+        self._admission.take_bytes(n_bytes)
+        self.bytes += n_bytes
 
     def add_images(self, images: int) -> None:
         """Hold so many more images."""

@@ -39,7 +39,9 @@ class ImageAnswer(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"example": _ONE})
     name: str = Field(description="The name of the file, as it was sent.")
-    sha256: str = Field(description="Of the file; feedback names the picture by it.")
+    sha256: str | None = Field(
+        description="Of the file, by which feedback names it; null if it could not be fetched."
+    )
     class_name: str | None = Field(description="The class that it looks most like.")
     score: float | None = Field(description="The anomaly score: higher is more anomalous.")
     p_value: Share | None = Field(description="The share of normal images that are as odd.")
@@ -198,7 +200,7 @@ def parse_feedback(body: bytes) -> FeedbackRequest:
 
 
 def image_answer(
-    name: str, sha256: str, scored: ScoredImage, classes: tuple[str, ...]
+    name: str, sha256: str | None, scored: ScoredImage, classes: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the `ImageAnswer` on a picture."""
     verdict = scored.verdict

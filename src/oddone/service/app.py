@@ -78,20 +78,20 @@ def make_app(service: Service, token: str | None = None) -> FastAPI:
         measurements.request_seconds.labels(route).observe(seconds)
 
     app.add_middleware(Guard, token=token, observe=observe)
-    _add_scoring(app, service.settings)
+    _add_scoring(app, service.settings, fetches=service.fetcher is not None)
     _add_facts(app, service.settings)
     _add_page(app)
     return app
 
 
-def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
+def _add_scoring(app: FastAPI, settings: ServiceSettings, *, fetches: bool) -> None:
     refusals = _problems(400, 401, 403, 408, 413, 415, 422, 429, 500, 503)
 
     @app.post(
         "/v1/score",
         response_model=ScoreAnswer,
         responses=refusals,
-        openapi_extra=_pictures_schema(settings.files),
+        openapi_extra=_pictures_schema(settings.files, fetches=fetches),
     )
     async def score(request: Request, service: Served, detector: Detector = None) -> Response:
         """Return the verdict on every picture of the request, in order.
@@ -100,8 +100,9 @@ def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
         """
         loaded = service.detectors.find(detector)
         with service.admission.request(declared_bytes(request, settings)) as admitted:
-            pictures = await read_pictures(request, settings)
-            admitted.add_images(len(pictures) - 1)
+            sent = await read_pictures(request, settings)
+            admitted.add_images(len(sent) - 1)
+            pictures = await service.fetch(sent, admitted)
             images = await service.score(loaded, pictures)
         return _json({"detector": loaded.name, "detector_sha256": loaded.sha256, "images": images})
 
@@ -109,7 +110,7 @@ def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
         "/v1/explain",
         response_model=ExplainAnswer,
         responses={200: {"content": {PNG: {}}}, **refusals, **_problems(406)},
-        openapi_extra=_pictures_schema(1),
+        openapi_extra=_pictures_schema(1, fetches=fetches),
     )
     async def explain(request: Request, service: Served, detector: Detector = None) -> Response:
         """Return why one picture got its verdict: its views, and training images that look like it.
@@ -121,12 +122,13 @@ def _add_scoring(app: FastAPI, settings: ServiceSettings) -> None:
         if as_png and service.draw is None:
             detail = "drawings need a package that this service has not: oddone[report]"
             raise ProblemError(406, "no-drawings", detail)
-        with service.admission.request(declared_bytes(request, settings)):
-            pictures = await read_pictures(request, settings)
-            if len(pictures) > 1:
-                detail = f"{len(pictures)} pictures; send one to be explained"
+        with service.admission.request(declared_bytes(request, settings)) as admitted:
+            sent = await read_pictures(request, settings)
+            if len(sent) > 1:
+                detail = f"{len(sent)} pictures; send one to be explained"
                 raise ProblemError(422, "too-many-files", detail)
-            answer = await service.explain(loaded, pictures[0], as_png=as_png)
+            [picture] = await service.fetch(sent, admitted)
+            answer = await service.explain(loaded, picture, as_png=as_png)
         return Response(answer, media_type=PNG) if isinstance(answer, bytes) else _json(answer)
 
     @app.post(
@@ -223,18 +225,23 @@ def _feedback_schema() -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
 
 
-def _pictures_schema(files: int) -> dict[str, Any]:
+def _pictures_schema(files: int, *, fetches: bool) -> dict[str, Any]:
     """Return how pictures are sent: the bodies are read by hand, within their limits."""
     file = {"type": "string", "contentMediaType": "application/octet-stream"}
     several = {"type": "array", "minItems": 1, "maxItems": files}
+    ways = {"data": {"type": "string", "contentEncoding": "base64"}}
+    if fetches:
+        ways["url"] = {"type": "string", "format": "uri"}
     encoded = {
-        "type": "object",
-        "required": ["data"],
-        "additionalProperties": False,
-        "properties": {
-            "name": {"type": "string"},
-            "data": {"type": "string", "contentEncoding": "base64"},
-        },
+        "oneOf": [
+            {
+                "type": "object",
+                "required": [way],
+                "additionalProperties": False,
+                "properties": {"name": {"type": "string"}, way: schema},
+            }
+            for way, schema in ways.items()
+        ]
     }
     return {
         "requestBody": {

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
 
 from oddone.data.stream import StreamedImage
 from oddone.detector import Detector, Explanation, ScoredImage
-from oddone.service.admission import Admission
+from oddone.service.admission import Admission, AdmittedRequest
 from oddone.service.answers import FeedbackRequest, explain_answer, image_answer
 from oddone.service.decoders import DecoderPool
 from oddone.service.feedback import Feedback, FeedbackStore
@@ -23,8 +23,11 @@ from oddone.service.measurements import Measurements
 from oddone.service.problems import ProblemError
 from oddone.service.served import LoadedDetector, ServedDetectors
 from oddone.service.settings import ServiceSettings
-from oddone.service.uploads import UploadedPicture
+from oddone.service.uploads import LinkedPicture, UploadedPicture
 from oddone.wording import legible
+
+if TYPE_CHECKING:
+    from oddone.service.fetching import PictureFetcher
 
 NEIGHBOURS = 6
 Result = TypeVar("Result")
@@ -43,10 +46,12 @@ class Service:
         *,
         feedback: Path | None = None,
         draw: DrawExplanation | None = None,
+        fetcher: "PictureFetcher | None" = None,
         sha256: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         self.settings = settings
         self.draw = draw
+        self.fetcher = fetcher
         self.feedback = None if feedback is None else FeedbackStore(feedback)
         self.detectors = ServedDetectors(paths, settings, sha256)
         self.admission = Admission(settings)
@@ -81,6 +86,18 @@ class Service:
         if self.feedback is not None:
             self.feedback.close()
 
+    async def fetch(
+        self, sent: Sequence[UploadedPicture | LinkedPicture], admitted: AdmittedRequest
+    ) -> list[UploadedPicture]:
+        """Return the pictures of a request, with those that it names by URL."""
+        pictures = [picture for picture in sent if isinstance(picture, UploadedPicture)]
+        if len(pictures) == len(sent):
+            return pictures
+        if self.fetcher is None:
+            detail = "this service fetches no pictures by URL; send the file itself"
+            raise ProblemError(422, "no-urls", detail)
+        return await self.fetcher.fetch(sent, admitted)
+
     async def score(
         self, loaded: LoadedDetector, pictures: Sequence[UploadedPicture]
     ) -> list[dict[str, Any]]:
@@ -90,13 +107,19 @@ class Service:
         )
 
     async def _score(self, loaded: LoadedDetector, picture: UploadedPicture) -> dict[str, Any]:
-        sha256 = hashlib.sha256(picture.content).hexdigest()
-        decoded = await self.decoders.decode(picture.content, loaded.detector.image_size)
+        sha256 = None
+        decoded: UInt8[np.ndarray, "3 size size"] | str
+        if picture.reason is not None:
+            decoded = picture.reason
+        else:
+            sha256 = hashlib.sha256(picture.content).hexdigest()
+            decoded = await self.decoders.decode(picture.content, loaded.detector.image_size)
         if isinstance(decoded, str):
             scored = ScoredImage(picture.name, None, None, decoded)
         else:
             scored = await loaded.batches.submit(StreamedImage(picture.name, decoded, None))
-        loaded.remember(sha256, scored)
+        if sha256 is not None:
+            loaded.remember(sha256, scored)
         self.measurements.count_image(loaded.name, scored)
         return image_answer(picture.name, sha256, scored, loaded.detector.classes)
 
@@ -104,6 +127,8 @@ class Service:
         self, loaded: LoadedDetector, picture: UploadedPicture, *, as_png: bool
     ) -> dict[str, Any] | bytes:
         """Return the `ExplainAnswer` on a picture, or a drawing of it."""
+        if picture.reason is not None:
+            raise ProblemError(422, "not-fetched", f"{picture.name}: {picture.reason}")
         decoded = await self._in_time(
             self.decoders.decode(picture.content, loaded.detector.image_size)
         )

@@ -32,6 +32,8 @@ class ServiceSettings:
     """How long a client may take to send a request (408)."""
     header_seconds: float = 10.0
     """How long a client may take to begin one; then it is hung up on."""
+    fetch_seconds: float = 10.0
+    """How long a picture may take to come from its URL; then it has a reason and no verdict."""
     decode_seconds: float = 10.0
     """How long one picture may be decoded; then its process is ended."""
     decode_bytes: int = 1024 * MEBIBYTE

@@ -1,4 +1,4 @@
-"""The pictures of a request: files of a form, or JSON with base64; bounded in bytes and in time."""
+"""The pictures of a request: files of a form, or JSON with base64 or URLs; all bounded."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,14 +20,24 @@ FORM, JSON = "multipart/form-data", "application/json"
 
 
 class UploadedPicture(NamedTuple):
-    """A file that a client sent."""
+    """A file that a client sent, or that was fetched for it."""
 
     name: str
     content: bytes
+    reason: str | None = None
+    """Why it could not be fetched; then it has no content."""
+
+
+class LinkedPicture(NamedTuple):
+    """A picture that a client names by its URL."""
+
+    name: str
+    url: str
 
 
 class _EncodedPicture(msgspec.Struct, forbid_unknown_fields=True):
-    data: bytes  # base64
+    data: bytes | msgspec.UnsetType = msgspec.UNSET  # base64
+    url: str | msgspec.UnsetType = msgspec.UNSET
     name: str = ""
 
 
@@ -45,18 +55,21 @@ def declared_bytes(request: Request, settings: ServiceSettings) -> int:
     return int(length)
 
 
-async def read_pictures(request: Request, settings: ServiceSettings) -> list[UploadedPicture]:
+async def read_pictures(
+    request: Request, settings: ServiceSettings
+) -> list[UploadedPicture | LinkedPicture]:
     """Return the pictures of a request, one at least, in order."""
     body = await read_body(request, settings, FORM, JSON)
-    is_json = _kind(request) == JSON
-    pictures = parse_json(body) if is_json else await _parse_form(request, body, settings)
+    pictures = (
+        parse_json(body) if _kind(request) == JSON else await _parse_form(request, body, settings)
+    )
     if not pictures:
         raise ProblemError(422, "no-images", "the request has no picture; send one at least")
     if len(pictures) > settings.files:
         detail = f"{len(pictures)} pictures; send at most {settings.files} in a request"
         raise ProblemError(413, "too-many-files", detail)
     for picture in pictures:
-        if len(picture.content) > settings.file_bytes:
+        if isinstance(picture, UploadedPicture) and len(picture.content) > settings.file_bytes:
             raise ProblemError(
                 413,
                 "file-too-large",
@@ -90,23 +103,34 @@ async def read_body(request: Request, settings: ServiceSettings, *kinds: str) ->
     return bytes(body)
 
 
-def parse_json(body: bytes) -> list[UploadedPicture]:
-    """Return the pictures in JSON such as {"images": [{"name": "a.png", "data": "iVBOR..."}]}."""
+def parse_json(body: bytes) -> list[UploadedPicture | LinkedPicture]:
+    """Return the pictures in JSON such as {"images": [{"name": "a.png", "data": "iVBOR..."}]}.
+
+    In the place of "data" there may be a "url".
+    """
     try:
         sent = msgspec.json.decode(body, type=_EncodedPictures)
     except msgspec.ValidationError as error:
         raise ProblemError(422, "invalid", str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProblemError(400, "malformed", f"the body is no JSON: {error}"[:300]) from error
-    return [
-        UploadedPicture(_shown(picture.name, place), picture.data)
-        for place, picture in enumerate(sent.images)
-    ]
+    return [_parse_picture(picture, place) for place, picture in enumerate(sent.images)]
+
+
+def _parse_picture(picture: _EncodedPicture, place: int) -> UploadedPicture | LinkedPicture:
+    data, url = picture.data, picture.url
+    if isinstance(data, bytes) and url is msgspec.UNSET:
+        return UploadedPicture(_shown(picture.name, place), data)
+    if isinstance(url, str) and data is msgspec.UNSET:
+        path = url.partition("?")[0].partition("#")[0]
+        return LinkedPicture(_shown(picture.name or path, place), url)
+    detail = f"$.images[{place}]: write either data or url"
+    raise ProblemError(422, "invalid", detail)
 
 
 async def _parse_form(
     request: Request, body: bytes, settings: ServiceSettings
-) -> list[UploadedPicture]:
+) -> list[UploadedPicture | LinkedPicture]:
     parser = MultiPartParser(
         request.headers,
         _in_one_part(body),
