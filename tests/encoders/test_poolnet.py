@@ -67,9 +67,21 @@ def test_every_block_halves_the_maps() -> None:
     assert shapes == [(24, 31, 31), (32, 15, 15), (64, 7, 7), (128, 3, 3)]
 
 
+@torch.no_grad()
+def test_features_are_the_last_maximum_and_the_mean_before_it() -> None:
+    network, images = seeded().eval(), some_images()
+    before = network.blocks[:2](network.activation(network.patches(images)))
+    last = network.blocks[2](before)
+    expected = [
+        [float(channel.max()) for channel in image] + [float(channel.mean()) for channel in middle]
+        for image, middle in zip(last, before, strict=True)
+    ]
+    torch.testing.assert_close(network(images), torch.tensor(expected))
+
+
 @pytest.mark.parametrize("size", [LEAST_PIXELS, 28, 64])
 def test_images_of_many_sizes_have_as_many_features(size: int) -> None:
-    assert seeded().eval()(some_images(2, size)).shape == (2, 128)
+    assert seeded().eval()(some_images(2, size)).shape == (2, 128 + 64)
 
 
 def test_smaller_images_are_an_error_with_the_least_size() -> None:

@@ -2,7 +2,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oddone.encoders import ModelSettings
+from oddone.encoders.network import build_network
 from oddone.training.muon import SGD_SHARE, Muon, is_filters, orthogonalise
+from oddone.training.optim import BIAS_SHARE, build_optimiser, set_learning_rate
+from oddone.training.settings import OptimiserMethod, OptimiserSettings
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -79,3 +83,29 @@ def test_weights_without_a_gradient_stay() -> None:
     assert torch.equal(weight, before)
     with pytest.raises(TypeError, match="without a closure"):
         Muon([weight], lr=0.1, momentum=0.6, weight_decay=0.1).step(lambda: 0.0)
+
+
+@pytest.mark.parametrize(("method", "faster"), [("muon", BIAS_SHARE), ("sgd", 1.0)])
+def test_beside_muon_the_biases_of_batch_norm_learn_faster(
+    method: OptimiserMethod, faster: float
+) -> None:
+    network = build_network("poolnet", ModelSettings(head_hidden=8, head_dim=4), 16)
+    settings = OptimiserSettings(
+        method=method, learning_rate=1.0, encoder_share=0.5, momentum=0.0, weight_decay=0.0
+    )
+    optimiser = build_optimiser(network, settings)
+    set_learning_rate(optimiser, 0.01)
+    before = {name: weight.detach().clone() for name, weight in network.named_parameters()}
+    for weight in network.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimiser.step()
+    step = 0.01 * (SGD_SHARE if method == "muon" else 1.0)
+    assert isinstance(network.get_submodule("encoder.blocks.0.2"), nn.BatchNorm2d)
+    for name, expected in (
+        ("encoder.blocks.0.2.bias", 0.5 * step * faster),
+        ("encoder.blocks.0.2.weight", 0.5 * step),
+        ("head.0.bias", step),
+        ("head.0.weight", step),
+    ):
+        change = before[name] - network.get_parameter(name)
+        torch.testing.assert_close(change, torch.full_like(change, expected))

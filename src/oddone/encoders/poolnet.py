@@ -24,7 +24,11 @@ LEAST_PIXELS = 16
 
 
 class PoolNet(nn.Module):
-    """Whitened patches, then blocks of two convolutions that each halve the maps, then a maximum.
+    """Whitened patches, then blocks of two convolutions that each halve the maps.
+
+    Its features are the maximum of each of the last maps, which says what is to be seen, and the
+    mean of each map of the block before, which says what it is made of: things of no known class
+    are odd in that too (docs/decisions/0006-the-cpu-preset.md).
 
     The first layer is not trained: `whiten` takes it from images. Until then it is random. No
     gradient has to reach the largest maps, which would take a seventh of a step.
@@ -72,8 +76,11 @@ class PoolNet(nn.Module):
                 f"images of {height} x {width} pixels are too small for three blocks that halve "
                 f"them; give at least {LEAST_PIXELS} x {LEAST_PIXELS}, or choose another encoder"
             )
-        maps: Tensor = self.blocks(self.activation(self.patches(images)))
-        return maps.amax(dim=(2, 3))
+        maps = self.activation(self.patches(images))
+        *earlier, last = self.blocks
+        for block in earlier:
+            maps = block(maps)
+        return torch.cat([last(maps).amax(dim=(2, 3)), maps.mean(dim=(2, 3))], dim=1)
 
 
 def _block(channels: int, width: int) -> nn.Sequential:

@@ -4,6 +4,8 @@ import math
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from oddone.encoders import Network
 from oddone.training.muon import Muon
@@ -11,20 +13,15 @@ from oddone.training.settings import OptimiserSettings
 
 SECOND_BETA = 0.999
 """The share of the squared gradients before that AdamW keeps."""
+BIAS_SHARE = 64.0
+"""Beside Muon, how much faster the biases of batch norm learn than all else that SGD trains: they
+decide which activations are cut off, and have to come as far as filters do. It is the factor of
+Keller Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024)."""
 
 
 def build_optimiser(network: Network, settings: OptimiserSettings) -> torch.optim.Optimizer:
-    """Return an optimiser of all weights that are not frozen; those of the encoder are a group."""
-    encoder = {id(weight) for weight in network.encoder.parameters()}
-    trained = [weight for weight in network.parameters() if weight.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {
-            "params": [weight for weight in trained if (id(weight) in encoder) == in_encoder],
-            "share": settings.encoder_share if in_encoder else 1.0,
-        }
-        for in_encoder in (True, False)
-    ]
-    groups = [group for group in groups if group["params"]]
+    """Return an optimiser of all weights that are not frozen, in groups of one learning rate."""
+    groups = _groups(network, settings)
     if settings.method == "muon":
         return Muon(
             groups,
@@ -51,8 +48,22 @@ def build_optimiser(network: Network, settings: OptimiserSettings) -> torch.opti
     )
 
 
+def _groups(network: Network, settings: OptimiserSettings) -> list[dict[str, Any]]:
+    """Return the weights that are trained, by which share of the learning rate is theirs."""
+    in_encoder = {id(weight) for weight in network.encoder.parameters()}
+    biases = {id(module.bias) for module in network.modules() if isinstance(module, _BatchNorm)}
+    by_share: dict[float, list[nn.Parameter]] = {}
+    for weight in network.parameters():
+        if weight.requires_grad:
+            share = settings.encoder_share if id(weight) in in_encoder else 1.0
+            if settings.method == "muon" and id(weight) in biases:
+                share *= BIAS_SHARE
+            by_share.setdefault(share, []).append(weight)
+    return [{"params": weights, "share": share} for share, weights in by_share.items()]
+
+
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate; the encoder has its share of it."""
+    """Set the learning rate; each group has its share of it."""
     for group in optimiser.param_groups:
         group["lr"] = rate * group["share"]
 
