@@ -30,10 +30,15 @@ def test_the_demo_compares_explains_and_goes_on_where_it_stopped(
     out = tmp_path / "demo"
     code, printed, _ = run_oddone("demo", "--out", str(out), "--minutes", "0.01")
     assert code == 0
-    for words in ("MCL, eight views", "MCL, one view", "cross-entropy, energy", "oddone train"):
+    for words in (
+        "MCL, eight views",
+        "MCL, one view",
+        "cross-entropy, energy + distance",
+        "oddone train",
+    ):
         assert words in printed
     measured = json.loads((out / "demo.json").read_text())
-    assert len(measured) == 4
+    assert len(measured) == 5
     for result in measured.values():
         assert 0 < result["accuracy"] <= 1
         assert set(result["oods"]) == {"unseen garments", "digits"}

@@ -133,6 +133,7 @@ def _train(folder: Path, images: ImageSet, settings: TrainSettings) -> RunDirect
 
 
 def _cross_entropy_results(run: RunDirectory, images: DemoImages) -> dict[str, Evaluation]:
+    """Return the metrics of the classifier by its logits, and of the preset's own detector."""
     trained = load_network(run.encoder_path)
     results = {}
     for method, scorer in (("softmax", msp(trained)), ("energy", energy(trained))):
@@ -142,6 +143,8 @@ def _cross_entropy_results(run: RunDirectory, images: DemoImages) -> dict[str, E
             {name: score_images(scorer, ood).scores for name, ood in images.oods.items()},
             accuracy=accuracy(test.labels, images.test.labels),
         )
+    detector = fit_and_save_detector(run, images.training)
+    results["cross-entropy, energy + distance"] = evaluate(detector, images.test, images.oods)
     return results
 
 
