@@ -80,7 +80,8 @@ def test_a_classifier_beside_mcl_labels_upright_views_and_leaves_the_score_to_mc
     detector = Detector.fit(network, source)
     assert detector.embedder.views == rotations_and_mirrors
     verdicts, logits = detector(source.images), own_logits(network, source.images, UPRIGHT)
-    distance = Detector.fit(network, source, DetectorSettings())(source.images).scores
+    by_features = DetectorSettings(space="features", tied=True)
+    distance = Detector.fit(network, source, by_features)(source.images).scores
     torch.testing.assert_close(verdicts.scores, distance, rtol=1e-4, atol=1e-4)
     likely = logits.log_softmax(dim=2).mean(dim=0)
     assert torch.equal(verdicts.labels, likely.argmax(dim=1))

@@ -106,10 +106,11 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
     run_of_classifier = _train(out / "cross-entropy", images.training, plain)
     say("3. Garments never shown, and digits")
     with progress_bar() as progress:
+        trained = detector.embedder.trained
         upright = Detector.fit(
-            detector.embedder.trained,
+            trained,
             images.training,
-            DetectorSettings(views=one_view),
+            replace(DetectorSettings.suited_to(trained), views=one_view),
             indices=split_held_out(images.training, settings).training,
             progress=progress,
         )

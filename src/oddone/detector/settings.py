@@ -62,9 +62,10 @@ class DetectorSettings:
 
         Poses help only where it has learned to tell them apart. A classifier that was trained alone
         knows the unseen by its energy and by how far the mean of its features over the views is
-        from the classes, one beside MCL leaves that to MCL's distance. A network without a head has
-        only features. A head that was trained alone was not enough to learn poses well, and has few
-        images: one view, and one covariance for all.
+        from the classes, one beside MCL leaves that to MCL's distance, which is then that of the
+        features that both have trained. A network without a head has only features. A head that was
+        trained alone was not enough to learn poses well, and has few images: one view, and one
+        covariance for all.
         """
         network, task = trained.network, trained.rotations == "task"
         if network.classifier is not None:
@@ -85,4 +86,4 @@ _CLASSIFIER = DetectorSettings(
     classifier="network",
     rules=(StandardisedRule("mean_embedding"), StandardisedRule("energy")),
 )
-_BESIDE_MCL = DetectorSettings(classifier="network")
+_BESIDE_MCL = DetectorSettings(space="features", tied=True, classifier="network")
