@@ -41,6 +41,13 @@ def test_the_container_installs_by_hashes_all_but_torch_and_oddone_itself() -> N
     assert oddone == "."
 
 
+def test_the_build_is_sent_every_file_that_the_container_copies() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINERFILE, re.MULTILINE)
+    sent = (ROOT / ".containerignore").read_text().splitlines()
+    assert sent[0] == "*"
+    assert {f"!{file}" for files in copied for file in files.split()} <= set(sent)
+
+
 @pytest.mark.skipif(shutil.which("awk") is None, reason="there is no awk here")
 def test_the_container_leaves_out_torch_and_its_cuda_alone() -> None:
     (program,) = re.findall(r"awk '(.*?)'", CONTAINERFILE)
