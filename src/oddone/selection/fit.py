@@ -19,11 +19,11 @@ from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import TrainedNetwork
 from oddone.encoders.network import Centre
 from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.features import embed_once
 from oddone.fusion import average
 from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
-from oddone.selection.embedding import embed_once
 from oddone.selection.estimate import (
     Estimate,
     FoldScores,
@@ -101,8 +101,8 @@ def fit_frozen(
     if learn_head and rule is None:
         rule = "distance"  # what the head is for: leaving classes out would not see its worth
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
-    embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
-    features = embed_once(embedder, source, indices, progress=progress)
+    views = rotations_and_mirrors if learn_head else one_view
+    features = embed_once(trained, views, source, indices, progress=progress)
     candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     if estimate is not None and estimate.head is not None and estimate.head.rotations == "none":
         features = features[UPRIGHT]
