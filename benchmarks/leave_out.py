@@ -19,10 +19,10 @@ from oddone import auroc, load
 from oddone.api import DEFAULT_ENCODER
 from oddone.detector.fitting import choose_evenly
 from oddone.detector.rules import sum_of_rules
-from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import frozen_network
+from oddone.features import embed_once
 from oddone.rng import stream
-from oddone.selection import CANDIDATES, embed_once, folds_of_classes
+from oddone.selection import CANDIDATES, folds_of_classes
 from oddone.selection.candidates import FittedRules
 from oddone.selection.estimate import choose_candidate, score_folds, standardise
 from oddone.transforms import one_view, rotations_and_mirrors
@@ -87,7 +87,7 @@ def main(
     indices = choose_evenly(images.labels, most, generator=stream(0, "images"))
     trained = frozen_network(encoder, size, images.classes, images.fingerprint)
     views = rotations_and_mirrors if learn_head else one_view
-    features = embed_once(ViewEmbedder(trained, views), images, indices)
+    features = embed_once(trained, views, images, indices)
     labels = images.labels[indices]
     rows = []
     for split in range(splits):

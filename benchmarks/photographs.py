@@ -21,12 +21,12 @@ from oddone import auroc, fpr_at_95_ind, load
 from oddone.data import ImageSet
 from oddone.detector import Detector
 from oddone.detector.rules import sum_of_rules
-from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import frozen_network
+from oddone.features import embed_once
 from oddone.metrics import accuracy
 from oddone.rng import stream
 from oddone.scoring import score_images
-from oddone.selection import CANDIDATES, embed_once, folds_of_images
+from oddone.selection import CANDIDATES, folds_of_images
 from oddone.selection.candidates import FittedRules
 from oddone.selection.estimate import score_folds, standardise
 from oddone.selection.head import UPRIGHT
@@ -107,15 +107,16 @@ def measure_rules(
     """
     frozen = frozen_network(encoder, train.images.shape[-1], train.classes, train.fingerprint)
     views = rotations_and_mirrors if head else one_view
-    features = embed_once(ViewEmbedder(frozen, views), train)
+    features = embed_once(frozen, views, train)
     if head == "none":
         features = features[UPRIGHT]
     labels = torch.from_numpy(train.labels)
     folds = folds_of_images(train.labels, generator=stream(0, "folds of images"))
     scores = score_folds(features, labels, folds)
     fitted = FittedRules.fit(features, labels)
-    upright = ViewEmbedder(frozen, one_view)
-    normal, odd = (fitted(embed_once(upright, images)[0]).scores for images in (test, unseen))
+    normal, odd = (
+        fitted(embed_once(frozen, one_view, images)[0]).scores for images in (test, unseen)
+    )
     measured = {}
     for candidate in CANDIDATES:
         rules = standardise(scores, candidate)

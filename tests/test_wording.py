@@ -135,11 +135,11 @@ def test_an_estimate_tells_its_worst_class_and_what_it_cannot_know() -> None:
 
 def test_how_a_head_was_trained_is_a_sentence() -> None:
     assert describe_head({"rotations": "none", "auroc_otherwise": 0.81}, 0.9) == (
-        "The head was trained without rotations: classes left out are told apart with AUROC 90.0% "
+        "The head is trained without rotations: classes left out are told apart with AUROC 90.0% "
         "so, and with 81.0% with rotations."
     )
     head = {"rotations": "task", "auroc_otherwise": 0.9}
-    assert describe_head(head, 0.95).startswith("The head was trained with rotations: ")
+    assert describe_head(head, 0.95).startswith("The head is trained with rotations: ")
 
 
 def test_advice_counts_the_images_fitted_on_and_not_those_of_the_estimate() -> None:

@@ -88,12 +88,12 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
 
 
 def describe_head(head: Mapping[str, Any], auroc: float) -> str:
-    """Return in a sentence how a head was trained, and why."""
+    """Return in a sentence how a head is trained, and why."""
     ways = {"task": "with rotations", "none": "without rotations"}
     way = ways.pop(head["rotations"])
     (otherwise,) = ways.values()
     return (
-        f"The head was trained {way}: classes left out are told apart with AUROC {auroc:.1%} so, "
+        f"The head is trained {way}: classes left out are told apart with AUROC {auroc:.1%} so, "
         f"and with {head['auroc_otherwise']:.1%} {otherwise}."
     )
 

@@ -18,9 +18,8 @@ import oddone.cli
 import oddone.cli.fit
 import oddone.cli.train
 import oddone.encoders.frozen
-from oddone import distributed
+from oddone import distributed, features
 from oddone.provenance import versions
-from oddone.selection import embedding
 from runs import tiny_source
 
 SIZE = 3
@@ -69,7 +68,7 @@ def _run(claimed: dict[str, str]) -> dict[str, Any]:
         patch("oddone.cli.fit.check_installed"),
         patch("oddone.encoders.frozen.pretrained_encoder", return_value=fast_encoder()),
         patch("oddone.cli.train.versions", return_value=versions("numpy") | claimed),
-        patch.object(embedding, "process_batches", wraps=embedding.process_batches) as embed,
+        patch.object(features, "process_batches", wraps=features.process_batches) as embed,
         redirect_stdout(printed),
         redirect_stderr(complained),
     ):

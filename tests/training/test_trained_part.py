@@ -10,7 +10,14 @@ from comparing import assert_same_weights, begun, losses, train_until
 from torch import Tensor, nn
 
 from oddone.detector import DetectorSettings
-from oddone.encoders import ModelSettings, Network, build_network, load_network
+from oddone.encoders import (
+    ModelSettings,
+    Network,
+    TrainedNetwork,
+    build_network,
+    frozen_network,
+    load_network,
+)
 from oddone.encoders.network import TrainedPart
 from oddone.errors import SettingsError
 from oddone.training import OptimiserSettings, TrainSettings, feature_batches, train_network
@@ -109,6 +116,24 @@ def test_a_head_alone_learns_and_the_encoder_stays_as_it_is(
     assert np.mean(history[-5:]) < np.mean(history[:5]) - 0.05
 
 
+def test_features_of_an_encoder_of_ours_are_kept_and_those_of_a_users_own_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path / "cache"))
+    source, settings = tiny_source(), settings_for("head")
+    own, ours, again = (begun(tmp_path / name, settings) for name in ("own", "ours", "again"))
+    train_network(source, settings, own, encoder=small_encoder())
+    assert not (tmp_path / "cache").exists()
+    network = build_network("resnet10-w16", settings.model, 16).eval()
+    start = TrainedNetwork(network, settings.model, "task", source.classes, 16, "tiny")
+    for run, expected in ((ours, [48]), (again, [])):
+        encoded: list[int] = []
+        report = lambda done, *_: encoded.append(done)  # noqa: E731, B023
+        train_network(source, settings, run, start=start, progress=report)
+        assert encoded == expected
+    assert_same_weights(ours, again)
+
+
 def test_weights_that_a_user_has_frozen_stay_so_with_their_statistics(tmp_path: Path) -> None:
     encoder = small_encoder().requires_grad_(requires_grad=False)
     run = begun(tmp_path / "run", settings_for("all"))
@@ -134,8 +159,9 @@ def test_features_are_those_of_the_images_and_their_mirror_images_in_their_poses
     settings = settings_for("head", held_out=0.25)
     batch = replace(settings.batch, poses_per_image=poses_per_image)
     batches = Batches(tiny_source(), replace(settings, batch=batch))
-    encoder = small_encoder().eval()
-    features, rows = FeatureBatches.encode(batches, encoder, CPU).make(5, CPU)
+    trained = frozen_network(small_encoder(), 16, batches.source.classes, "tiny")
+    encoder = trained.network.encoder
+    features, rows = FeatureBatches.encode(batches, trained).make(5, CPU)
     expected = batches.rows(5)
     assert all(map(torch.equal, rows, expected))
     images = torch.from_numpy(batches.source.images[batches.picked(5)])

@@ -178,7 +178,7 @@ def cache_folder() -> Path:
 
 
 def features_folder() -> Path:
-    """Return the folder of what encoders make of images (`oddone.selection.embed_once`)."""
+    """Return the folder of what encoders make of images (`oddone.features.encode_once`)."""
     return cache_folder() / "features"
 
 

@@ -21,6 +21,7 @@ from oddone.data.image_set import check_indices
 from oddone.density import Moments
 from oddone.encoders import TrainedNetwork
 from oddone.errors import DataError
+from oddone.features import own_images
 from oddone.progress import Progress, described
 from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import ViewSet
@@ -124,13 +125,6 @@ def fit_statistics(
         {key: _of_all_processes(each) for key, each in moments.items()},
         {key: _in_order_of_images(parts) for key, parts in samples.items()},
     )
-
-
-def own_images(number: int) -> slice:
-    """Return which of so many images this process embeds; each has one at least."""
-    if distributed.count() > number:
-        raise DataError(f"{distributed.count()} processes to fit on {number} images; start fewer")
-    return distributed.own_part(number)
 
 
 def _of_all_processes(own: Moments) -> Moments:

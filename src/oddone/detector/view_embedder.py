@@ -14,6 +14,7 @@ from oddone.device import map_in_threads
 from oddone.encoders import Encoded, TrainedNetwork
 from oddone.encoders.fold import fold_batch_norm
 from oddone.errors import DataError
+from oddone.features import as_floats
 from oddone.transforms import ViewSet
 
 Space = Literal["head", "features"]
@@ -122,7 +123,7 @@ class ViewEmbedder:
         shown = self.views(images.to(self.device), views)  # bytes are faster to move than floats
         # All at once, but for images so large that the views of one are too many.
         parts = shown.flatten(0, 1).split(max(len(images), self.rows_at_once))
-        encoded = [self.network(_as_floats(part)) for part in parts]
+        encoded = [self.network(as_floats(part)) for part in parts]
         rows = Encoded(*(torch.cat(each) for each in zip(*encoded, strict=True)))
         return EmbeddedViews.of(rows, self.trained.network.classifier, shown.shape[:2])
 
@@ -134,7 +135,7 @@ class ViewEmbedder:
     def prepare(self, images: Pixels) -> Float[Tensor, "images 3 size size"]:
         """Return the images as floats from 0 to 1 on the network's device, channels last."""
         self.check(images)
-        return _as_floats(images.to(self.device))
+        return as_floats(images.to(self.device))
 
     def check(self, images: Tensor) -> None:
         """Raise a DataError unless these are images of the network's size, in bytes or 0 to 1."""
@@ -152,11 +153,3 @@ class ViewEmbedder:
                 raise DataError(
                     f"images range from {low:g} to {high:g}; pass floats from 0 to 1, or uint8"
                 )
-
-
-def _as_floats(pixels: Pixels) -> Float[Tensor, "rows 3 height width"]:
-    """Return pixels as floats from 0 to 1, in the layout that convolutions like: channels last."""
-    # Faster than `contiguous`, above all for bytes.
-    rows = torch.stack(pixels.unbind(1), dim=-1)
-    floats = rows.float().div_(255) if rows.dtype == torch.uint8 else rows.float()
-    return floats.permute(0, 3, 1, 2)

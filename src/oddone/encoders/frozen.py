@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from oddone.encoders.network import ModelSettings, TrainedNetwork, build_network
-from oddone.encoders.network_file import OWN_ENCODER
+from oddone.encoders.network_file import own_name
 from oddone.encoders.pretrained import pretrained_encoder
 from oddone.errors import SettingsError
 
@@ -24,7 +24,7 @@ def frozen_network(
     if isinstance(encoder, str):
         name, encoder = encoder, pretrained_encoder(encoder)
     else:
-        name = f"{OWN_ENCODER}{type(encoder).__name__}"
+        name = own_name(encoder)
         _check_dtype(encoder)
     model = ModelSettings(encoder_name=name, head_dim=None)
     network = build_network(encoder, model, image_size).eval().requires_grad_(requires_grad=False)

@@ -33,6 +33,11 @@ OWN_ENCODER = "own:"
 """How the name of an encoder begins that is a user's own and in no file, but for its weights."""
 
 
+def own_name(encoder: nn.Module) -> str:
+    """Return what a user's own encoder is called."""
+    return f"{OWN_ENCODER}{type(encoder).__name__}"
+
+
 def save_network(path: Path, trained: TrainedNetwork) -> None:
     """Write a network with its architecture, its classes and its image size."""
     header = {"kind": KIND, "format": FORMAT, "oddone": __version__, **network_header(trained)}

@@ -1,7 +1,6 @@
 """Which rule suits the images: classes are left out in turn and treated as never seen."""
 
 from oddone.selection.candidates import CANDIDATES, Candidate
-from oddone.selection.embedding import embed_once
 from oddone.selection.estimate import Estimate
 from oddone.selection.fit import fit_frozen
 from oddone.selection.folds import Fold, folds_of_classes, folds_of_images
@@ -11,7 +10,6 @@ __all__ = [
     "Candidate",
     "Estimate",
     "Fold",
-    "embed_once",
     "fit_frozen",
     "folds_of_classes",
     "folds_of_images",

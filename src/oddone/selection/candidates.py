@@ -26,9 +26,11 @@ class Candidate(NamedTuple):
     rules: tuple[Rule, ...]
 
 
+DISTANCE = Candidate("distance", ("distance",))
+"""What a learned head is for: leaving classes out would not see its worth."""
 CANDIDATES = (
     Candidate("distance + energy", ("distance", "energy")),
-    Candidate("distance", ("distance",)),
+    DISTANCE,
     Candidate("energy", ("energy",)),
     Candidate("neighbours", ("neighbours",)),
     Candidate("distance + neighbours", ("distance", "neighbours")),

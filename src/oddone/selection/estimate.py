@@ -58,6 +58,11 @@ class Estimate:
     head: HeadEstimate | None = None
     """How the head was trained, where MCL has trained one."""
 
+    @property
+    def without_rotations(self) -> bool:
+        """Whether a head is better off without rotations."""
+        return self.head is not None and self.head.rotations == "none"
+
     def to_provenance(self) -> dict[str, Any]:
         """Return the estimate as JSON."""
         head = None if self.head is None else self.head._asdict()

@@ -19,31 +19,24 @@ from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import TrainedNetwork
 from oddone.encoders.network import Centre
 from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.features import embed_once
 from oddone.fusion import average
 from oddone.progress import Progress
 from oddone.rng import stream
-from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
-from oddone.selection.embedding import embed_once
+from oddone.selection.candidates import CANDIDATES, DISTANCE, Candidate, FittedRules
 from oddone.selection.estimate import (
     Estimate,
     FoldScores,
     choose_candidate,
     comparable,
-    compare_heads,
     held_out_scores,
     score_folds,
     standardise,
 )
-from oddone.selection.folds import MOST_FOLDS, folds_of_classes, folds_of_images
+from oddone.selection.folds import folds_of_images, folds_to_compare
 from oddone.selection.head import DIM, HIDDEN, UPRIGHT
+from oddone.selection.rotations import compare_rotations
 from oddone.transforms import one_view, rotations_and_mirrors
-
-MOST_LEFT_OUT = 2000
-"""Images that rules are compared with; more would take minutes, and change little."""
-
-
-FOLDS_WITH_HEADS = 5
-"""A head takes seconds, so classes are left out some at a time."""
 
 
 class FrozenFit(NamedTuple):
@@ -98,14 +91,19 @@ def fit_frozen(
     indices = training_indices(trained, source, None)
     labels = torch.from_numpy(source.labels)
     _check_counts(source)
-    if learn_head and rule is None:
-        rule = "distance"  # what the head is for: leaving classes out would not see its worth
-    candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
-    embedder = ViewEmbedder(trained, rotations_and_mirrors if learn_head else one_view)
-    features = embed_once(embedder, source, indices, progress=progress)
-    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
-    if estimate is not None and estimate.head is not None and estimate.head.rotations == "none":
-        features = features[UPRIGHT]
+    if rule is not None:
+        candidates: tuple[Candidate, ...] = (candidate_by_name(rule),)
+    else:
+        candidates = (DISTANCE,) if learn_head else CANDIDATES
+    views = rotations_and_mirrors if learn_head else one_view
+    features = embed_once(trained, views, source, indices, progress=progress)
+    if learn_head:
+        candidate = _without_leaving_out(candidates, len(source.classes))
+        estimate = compare_rotations(features, labels, source.classes, candidate, progress)
+        if estimate is not None and estimate.without_rotations:
+            features = features[UPRIGHT]
+    else:
+        candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     probed = _chosen(labels, MOST_PROBED, "references")
     fitted = FittedRules.fit(features[:, probed], labels[probed])
     scores = _cross_validate(features, labels, progress)
@@ -155,25 +153,13 @@ def _choose(
     candidates: tuple[Candidate, ...],
     progress: Progress | None,
 ) -> tuple[Candidate, Estimate | None]:
-    """Return the rule that is best at classes that are left out, and how good it is at that.
-
-    Features of several views train heads, of which those with rotations are compared with those
-    without: two for each fold, and half as many folds.
-    """
-    chosen = _chosen(labels, MOST_LEFT_OUT, "leave out")
-    some, has_head = labels[chosen], len(features) > 1
-    most = FOLDS_WITH_HEADS if has_head else MOST_FOLDS
-    folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"), most=most)
-    scores = score_folds(features[:, chosen], some, folds, progress)
+    """Return the rule that is best at classes that are left out, and how good it is at that."""
+    folds = folds_to_compare(labels.numpy())
+    scores = score_folds(features, labels, folds, progress)
     usable = comparable(scores, candidates)
     if not usable:
         return _without_leaving_out(candidates, len(classes)), None
-    candidate, estimate = choose_candidate(scores, classes, usable)
-    if has_head:
-        upright = features[UPRIGHT][:, chosen]
-        scores = score_folds(upright, some, folds, progress, "comparing without rotations")
-        estimate = compare_heads(estimate, choose_candidate(scores, classes, [candidate])[1])
-    return candidate, estimate
+    return choose_candidate(scores, classes, usable)
 
 
 def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> Candidate:

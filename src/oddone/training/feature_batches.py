@@ -11,20 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from oddone import distributed
-from oddone.data import ImageSet
-from oddone.device import map_in_threads
-from oddone.progress import Progress, described
+from oddone.encoders import TrainedNetwork
+from oddone.features import encode_once
+from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.training.batches import Batches
 from oddone.training.objective import Rows
 from oddone.transforms import POSES, rotations_and_mirrors
 
 MOST_BYTES = 2**30
-PIXELS_AT_ONCE = 2**20
-IMAGES_AT_ONCE = 64
 
 
 class FeatureBatch(NamedTuple):
@@ -51,22 +49,13 @@ class FeatureBatches:
 
     @staticmethod
     def encode(
-        batches: Batches,
-        encoder: nn.Module,
-        device: torch.device,
-        progress: Progress | None = None,
+        batches: Batches, trained: TrainedNetwork, progress: Progress | None = None
     ) -> "FeatureBatches":
-        """Return batches of the features that an encoder makes of all views, as its mode is."""
-        members = batches.members[distributed.own_part(len(batches.members))]
-        progress = described(progress, "encoding views")
-        parts = []
-        for start in range(0, len(members), IMAGES_AT_ONCE):
-            some = members[start : start + IMAGES_AT_ONCE]
-            parts.append(_features(encoder, batches.source, some, device))
-            if progress is not None:
-                progress(start + len(some), len(members), "")
-        own = torch.cat(parts, dim=1)
-        return FeatureBatches(batches, distributed.gather_rows(own.transpose(0, 1)).transpose(0, 1))
+        """Return batches of what the encoder of a network makes of all views, on its device."""
+        features = encode_once(
+            trained, rotations_and_mirrors, batches.source, batches.members, progress=progress
+        )
+        return FeatureBatches(batches, features.to(trained.device))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -92,20 +81,3 @@ class FeatureBatches:
         if settings.views == 2:
             return torch.arange(n_rows) // (n_rows // 2)
         return torch.randint(2, (n_rows,), generator=stream(settings.seed, "augment", step))
-
-
-@torch.no_grad()
-def _features(
-    encoder: nn.Module, source: ImageSet, indices: Int[np.ndarray, " some"], device: torch.device
-) -> Float[Tensor, "views some feature_dim"]:
-    pixels = torch.from_numpy(np.ascontiguousarray(source.images[indices])).to(device)
-    views = rotations_and_mirrors(pixels)
-
-    def encode(rows: Tensor) -> Tensor:
-        floats = rows.float().div_(255).contiguous(memory_format=torch.channels_last)
-        features: Tensor = encoder(floats)
-        return features
-
-    at_once = max(1, PIXELS_AT_ONCE // views[0, 0, 0].numel())
-    rows = torch.cat(map_in_threads(encode, views.flatten(0, 1).split(at_once), device))
-    return rows.view(*views.shape[:2], -1)

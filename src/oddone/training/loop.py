@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from oddone import distributed
 from oddone.data import ImageSet
 from oddone.device import choose_device
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
-from oddone.encoders.network_file import impossible_numbers
+from oddone.encoders.network_file import impossible_numbers, own_name
 from oddone.errors import DivergedError, SettingsWarning
 from oddone.progress import Progress
 from oddone.rng import stream
@@ -134,21 +134,23 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
         )
         check_shares(batches.images_per_step, batches.rows_per_step, settings.batch)
         trainer = _Trainer.resume(network, batches, settings, run)
+        trained = TrainedNetwork(
+            network,
+            settings.model,
+            settings.rotations,
+            source.classes,
+            source.images.shape[-1],
+            source.fingerprint,
+        )
         if trainer.share < 1:
-            trainer.encode_beforehand(progress)
+            name = settings.model.encoder_name if encoder is None else own_name(encoder)
+            model = replace(settings.model, encoder_name=name)
+            trainer.encode_beforehand(replace(trained, model=model), progress)
         if start is not None and trainer.step == 0:
             trainer.save()  # to resume from, without `start`
         stopped = trainer.run_steps(watch, stop)
         finished = trainer.share >= 1
         if finished:
-            trained = TrainedNetwork(
-                network,
-                settings.model,
-                settings.rotations,
-                source.classes,
-                source.images.shape[-1],
-                source.fingerprint,
-            )
             _warn_of_large_weights(network, settings.optimiser.learning_rate)
             with distributed.in_turn():  # so that all find it
                 _save_finished(run, trained)
@@ -211,7 +213,7 @@ class _Trainer:
             progress.seconds,
         )
 
-    def encode_beforehand(self, progress: Progress | None) -> None:
+    def encode_beforehand(self, trained: TrainedNetwork, progress: Progress | None) -> None:
         """Encode all views once, if only the head is trained and their features can be kept."""
         batches = self.batches
         if (
@@ -219,8 +221,7 @@ class _Trainer:
             and isinstance(batches, Batches)
             and FeatureBatches.fit_into_memory(batches, self.network.feature_dim)
         ):
-            encoder = self.network.encoder.eval()
-            self.batches = FeatureBatches.encode(batches, encoder, self.device, progress)
+            self.batches = FeatureBatches.encode(batches, trained, progress)
 
     def run_steps(self, watch: Callable[[StepReport], None], stop: Callable[[], bool]) -> bool:
         """Train to the end, or until told to stop; return whether it was told to."""
