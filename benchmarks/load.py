@@ -31,6 +31,8 @@ from oddone.data.folder import pictures_below
 CLIENTS = 32
 STRANGERS = 600
 """Clients that come at random; so many that those who wait for an answer are not missed."""
+OVERLOAD = 4.5
+"""How many times too much is sent. Clients that wait for an answer send nothing: four arrive."""
 ROUNDS = 5
 ROUND_SECONDS, HALF_SECONDS, OVERLOAD_SECONDS, AFTER_SECONDS = 12, 60, 60, 10
 PICTURES = 200
@@ -50,7 +52,7 @@ def main() -> None:
         served = statistics.median(each["served_images_per_second"] for each in rounds)
         half = load.by_strangers(served / 2, HALF_SECONDS).summary()
         before = server.mebibytes()
-        overload = load.by_strangers(4 * served, OVERLOAD_SECONDS).summary()
+        overload = load.by_strangers(OVERLOAD * served, OVERLOAD_SECONDS).summary()
         after = load.by_strangers(served / 2, AFTER_SECONDS).summary()
         ended = server.process.poll() is not None
         pictures = len(list(folder.iterdir()))
