@@ -58,6 +58,15 @@ class _Pictures(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _QuietServer(http.server.ThreadingHTTPServer):
+    """One that says nothing of clients who hang up, as the service does where a file is large."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
+
+
 @pytest.fixture
 def web(pictures: dict[str, bytes]) -> Iterator[tuple[str, type[_Pictures]]]:
     """Yield the origin of a server, and its class, which notes what it was asked for."""
@@ -66,8 +75,7 @@ def web(pictures: dict[str, bytes]) -> Iterator[tuple[str, type[_Pictures]]]:
         picture = pictures["0.png"]
         asked: list[tuple[str, dict[str, str]]] = []  # noqa: RUF012
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with _QuietServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}", Handler
         server.shutdown()
