@@ -23,7 +23,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, ParamSpec, cast
 
@@ -43,6 +43,7 @@ TURN_SECONDS = 24 * 3600.0
 """How long the first process may be alone at work, such as at a million photographs."""
 WATCH_SECONDS = 1.0
 MEET_SECONDS = 0.05
+LEAVE_SECONDS = 5.0
 EXIT_ERROR = 2  # the exit code of a process that has said in a line what is wrong
 
 P = ParamSpec("P")
@@ -149,11 +150,14 @@ def joined(join_seconds: float = JOIN_SECONDS) -> Iterator[None]:
     except BaseException as error:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, it ends by itself
-        if not _is_first_to_fail(store) and isinstance(error, OddOneError | OSError):
+        is_first_to_fail, keeps_store, size = _is_first_to_fail(store), is_first(), count()
+        dist.destroy_process_group()  # which the others notice
+        if keeps_store:
+            _wait_for_failures(store, size)
+        if not is_first_to_fail and isinstance(error, OddOneError | OSError):
             raise SystemExit(EXIT_ERROR) from error
         raise
-    finally:
-        dist.destroy_process_group()
+    dist.destroy_process_group()
 
 
 def _join(seconds: float) -> Any:
@@ -224,6 +228,14 @@ def _is_first_to_fail(store: Any) -> bool:
         return bool(store.add("failures", 1) == 1)
     except RuntimeError:  # the process that kept the store is gone
         return True
+
+
+def _wait_for_failures(store: Any, size: int) -> None:
+    """Keep the store until all have noted that they failed, or else some would think it first."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    with suppress(RuntimeError):  # `torchrun` keeps the store itself, and may be gone
+        while store.add("failures", 0) < size and time.monotonic() < deadline:
+            time.sleep(MEET_SECONDS)
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from group_commands import SIZE, fast_encoder
+from groups import free_ports, run_group
 
 import oddone
 from oddone.data import load
@@ -59,3 +60,10 @@ def test_each_process_embeds_its_share_and_the_first_writes_the_detector(folder:
     assert together.rules == alone.rules
     scores = [score_images(each, images).scores for each in (together, alone)]
     torch.testing.assert_close(*scores)
+
+
+def test_the_first_to_fail_stays_until_the_others_know_that_they_are_not(tmp_path: Path) -> None:
+    port = str(free_ports(1)[0])
+    run_group(SIZE, "group_failures.py", str(tmp_path), MASTER_PORT=port)
+    told = [(tmp_path / str(rank)).read_text() for rank in range(SIZE)]
+    assert told == ["too few images", "", ""]
