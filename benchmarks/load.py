@@ -32,7 +32,7 @@ CLIENTS = 32
 STRANGERS = 600
 """Clients that come at random; so many that those who wait for an answer are not missed."""
 OVERLOAD = 4.5
-"""How many times too much is sent. Clients that wait for an answer send nothing: four arrive."""
+"""How many times too much is meant to be sent; clients that wait for an answer send less."""
 ROUNDS = 5
 ROUND_SECONDS, HALF_SECONDS, OVERLOAD_SECONDS, AFTER_SECONDS = 12, 60, 60, 10
 PICTURES = 200
