@@ -4,10 +4,9 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
-from random import Random
 
 import numpy as np
-from mutations import PNG_START, mutated
+from mutations import PNG_START, mutated_files
 from PIL import Image, PngImagePlugin, features
 
 SIZE = (26, 18)
@@ -28,14 +27,10 @@ def valid_pictures() -> dict[str, bytes]:
 
 def mutated_pictures(number: int, seed: int) -> Iterator[tuple[str, bytes]]:
     """Yield so many pictures that were changed at random, with their names."""
-    random = Random(seed)  # noqa: S311  (nothing is secret)
     valid = valid_pictures() | {
         name: content for name, content in hostile_pictures().items() if len(content) < 2**16
     }
-    contents = list(valid.values())
-    for count in range(number):
-        name = random.choice(list(valid))
-        yield f"mutant-{count:05}-{name}", mutated(valid[name], contents, random)
+    return mutated_files(valid, number, seed)
 
 
 def hostile_pictures() -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 
 PNG_START = b"\x89PNG\r\n\x1a\n"
@@ -18,6 +18,17 @@ def mutated(content: bytes, others: Sequence[bytes], random: Random) -> bytes:
     if changed.startswith(PNG_START) and random.random() < 0.7:
         return with_png_checksums(bytes(changed))  # or nothing but checksums would be tried
     return bytes(changed)
+
+
+def mutated_files(
+    valid: Mapping[str, bytes], number: int, seed: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield so many of the files, drawn and changed at random, with their names."""
+    random = Random(seed)  # noqa: S311  (nothing is secret)
+    names, contents = list(valid), list(valid.values())
+    for count in range(number):
+        name = random.choice(names)
+        yield f"mutant-{count:05}-{name}", mutated(valid[name], contents, random)
 
 
 def with_png_checksums(content: bytes) -> bytes:

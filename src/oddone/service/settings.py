@@ -33,7 +33,8 @@ class ServiceSettings:
     header_seconds: float = 10.0
     """How long a client may take to begin one; then it is hung up on."""
     fetch_seconds: float = 10.0
-    """How long a picture may take to come from its URL; then it has a reason and no verdict."""
+    """How long the pictures of a request may take to come from their URLs; those that are not there
+    then have a reason and no verdict."""
     decode_seconds: float = 10.0
     """How long one picture may be decoded; then its process is ended."""
     decode_bytes: int = 1024 * MEBIBYTE
