@@ -29,8 +29,9 @@ from oddone import Detector
 from oddone.data.folder import pictures_below
 
 CLIENTS = 32
-STRANGERS = 600
-"""Clients that come at random; so many that those who wait for an answer are not missed."""
+STRANGERS = 2_000
+"""Clients that come at random: so many that each has longer between two pictures than it waits for
+an answer, and those who wait are not missed."""
 OVERLOAD = 4.5
 """How many times too much is meant to be sent; clients that wait for an answer send less."""
 ROUNDS = 5

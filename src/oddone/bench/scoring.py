@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from oddone.api import fit_run
 from oddone.bench.distances import NumberOfViews, Representation, class_distances
 from oddone.data import ImageSet
-from oddone.detector import Space
+from oddone.detector import DetectorSettings, Space
+from oddone.detector.rules import StandardisedRule
 from oddone.encoders import TrainedNetwork
 from oddone.fusion import Fuse, average, decide
 from oddone.progress import Progress
 from oddone.scoring import Scorer, score_images
 from oddone.training import RunDirectory
+from oddone.transforms import moved_and_mirrored
 from oddone.verdicts import Verdicts
 
 
@@ -53,6 +55,14 @@ class AsTrained:
         """Return the rule for the network of one run."""
         return Baseline(self.description, lambda _, training: fit_run(run, training))
 
+
+UPRIGHT_MEAN = DetectorSettings(
+    views=moved_and_mirrored,
+    space="features",
+    tied=True,
+    rules=(StandardisedRule("mean_embedding"),),
+)
+"""What the preset cpu measures beside its energy: the mean of upright views, by one covariance."""
 
 ScoringRule = ClassDistance | Baseline
 
