@@ -34,6 +34,7 @@ def test_a_record_gives_each_method_a_curve_with_mean_and_spread() -> None:
         "cross-entropy, rotation task",
         "SupCLR",
         "MCL + SEI",
+        "MCL, upright views",
         "preset cpu",
     ]
     assert [point.minutes for point in first.points] == [1, 2, 5, 10, 20]
@@ -203,6 +204,6 @@ def test_a_network_that_another_process_trains_is_left_out_for_now(tmp_path: Pat
     run.path.mkdir(parents=True)
     with lock_folder(run.path):
         filled = bench.fill(table)
-    assert len(filled.rows) == 4
+    assert len(filled.rows) == 5
     assert filled.left_out[-1] == "SupCLR 1: seed 0 not trained yet"
-    assert len(bench.fill(table).rows) == 5
+    assert len(bench.fill(table).rows) == 6
