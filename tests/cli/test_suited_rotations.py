@@ -87,7 +87,7 @@ def test_left_out_classes_say_whether_a_head_learns_rotations(
 
     monkeypatch.setattr("oddone.selection.head.STEPS", 30)
     monkeypatch.setattr("oddone.selection.candidates.train_head", train)
-    source = tiny_source(images=120, classes=4)
+    source = tiny_source(images=240, classes=8)
     settings, head = with_suited_rotations(pretrained(), source)
     assert settings == replace(pretrained(), rotations=rotations)
     assert head is not None

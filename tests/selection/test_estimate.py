@@ -253,8 +253,12 @@ def test_a_head_is_trained_with_rotations_unless_left_out_classes_speak_against_
     assert compare_heads(poses, little_better).head == ("task", 0.804)
     assert compare_heads(poses, better).head == ("none", 0.8)
     assert compare_heads(poses, better).classes == better.classes
-    by_luck = estimated(1.0, 0.7)  # better by 0.05, with a standard error of 0.11
-    assert compare_heads(poses, by_luck).head == ("task", 0.85)
+    by_luck = estimated(0.93, 0.77)  # better by 0.05, with a standard error of 0.057
+    assert compare_heads(poses, by_luck).head == ("task", pytest.approx(0.85))
+    perhaps = estimated(0.9, 0.8)  # with one of 0.035: rotations take two of them
+    assert compare_heads(poses, perhaps).head == ("task", pytest.approx(0.85))
+    surely = estimated(0.88, 0.82)  # with one of 0.021
+    assert compare_heads(poses, surely).head == ("none", 0.8)
 
 
 def test_provenance_says_how_a_head_was_trained() -> None:

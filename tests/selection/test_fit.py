@@ -205,7 +205,7 @@ def test_a_head_is_trained_with_rotations_or_without_as_left_out_classes_say(
 
     monkeypatch.setattr("oddone.selection.head.STEPS", 30)
     monkeypatch.setattr("oddone.selection.candidates.train_head", train)
-    detector = flatten(some(known, 12, 4), learn_head=True, false_alarms=0.2)
+    detector = flatten(some(known, 24, 4), learn_head=True, false_alarms=0.2)
     head = detector.provenance["estimate"]["head"]
     assert head["rotations"] == rotations
     assert views[:10] == [8] * 5 + [2] * 5
