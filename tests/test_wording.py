@@ -140,6 +140,10 @@ def test_how_a_head_was_trained_is_a_sentence() -> None:
     )
     head = {"rotations": "task", "auroc_otherwise": 0.9}
     assert describe_head(head, 0.95).startswith("The head is trained with rotations: ")
+    assert describe_head({**head, "auroc_otherwise": None}, 0.99) == (
+        "The head is trained with rotations: classes left out are told apart with AUROC 99.0% so, "
+        "which leaves little to gain without rotations."
+    )
 
 
 def test_advice_counts_the_images_fitted_on_and_not_those_of_the_estimate() -> None:

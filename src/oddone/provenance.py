@@ -23,7 +23,7 @@ class StatedHead(TypedDict):
     """How a head was trained, and what left-out classes say of that."""
 
     rotations: Literal["task", "none"]
-    auroc_otherwise: _Share
+    auroc_otherwise: _Share | None
 
 
 class StatedEstimate(TypedDict):

@@ -92,9 +92,15 @@ def describe_head(head: Mapping[str, Any], auroc: float) -> str:
     ways = {"task": "with rotations", "none": "without rotations"}
     way = ways.pop(head["rotations"])
     (otherwise,) = ways.values()
+    compared = head["auroc_otherwise"]
+    instead = (
+        f"which leaves little to gain {otherwise}"
+        if compared is None
+        else f"and with {compared:.1%} {otherwise}"
+    )
     return (
         f"The head is trained {way}: classes left out are told apart with AUROC {auroc:.1%} so, "
-        f"and with {head['auroc_otherwise']:.1%} {otherwise}."
+        f"{instead}."
     )
 
 

@@ -71,6 +71,12 @@ def photographs(path: Path, per_class: int = 8) -> Path:
 # Asking
 
 
+@pytest.fixture(autouse=True)
+def always_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let heads without rotations be trained, however good those with them are."""
+    monkeypatch.setattr("oddone.selection.rotations.NEARLY_ALL", 2.0)
+
+
 @pytest.mark.usefixtures("pooled")
 @pytest.mark.parametrize("rotations", ["task", "none"])
 def test_left_out_classes_say_whether_a_head_learns_rotations(
@@ -96,6 +102,31 @@ def test_left_out_classes_say_whether_a_head_learns_rotations(
     assert better > (0.005 if rotations == "none" else -0.005)
     assert json.loads(json.dumps(head)) == head
     assert [shape[0] for shape in views] == [8] * 5 + [2] * 5
+
+
+@pytest.mark.usefixtures("pooled")
+def test_where_nearly_all_are_told_apart_with_rotations_no_head_is_trained_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    views: list[int] = []
+
+    def train(unit: Tensor, *_: Tensor, generator: torch.Generator) -> nn.Sequential:
+        views.append(len(unit))
+        return train_head(unit, *_, generator=generator)
+
+    monkeypatch.setattr("oddone.selection.head.STEPS", 30)
+    monkeypatch.setattr("oddone.selection.candidates.train_head", train)
+    source = tiny_source(images=120, classes=4)
+    asked = with_suited_rotations(pretrained(), source).head
+    assert asked is not None
+    assert views == [8] * 5 + [2] * 5
+    views.clear()
+    with_poses = asked["auroc" if asked["rotations"] == "task" else "auroc_otherwise"]
+    monkeypatch.setattr("oddone.selection.rotations.NEARLY_ALL", with_poses)
+    settings, head = with_suited_rotations(pretrained(), source)
+    assert settings == pretrained()
+    assert head == {**asked, "rotations": "task", "auroc": with_poses, "auroc_otherwise": None}
+    assert views == [8] * 5
 
 
 @pytest.mark.usefixtures("pooled")

@@ -23,9 +23,7 @@ from oddone.selection.folds import Fold
 SMALLEST_DIFFERENCE = 0.005
 """Half a point of AUROC; a smaller one is no reason to choose another rule."""
 STANDARD_ERRORS_OF_A_HEAD = 2.0
-"""So many is a head without rotations better, or it is not taken. Of classes that are unlike each
-other, few images decide, and unseen ones have always been told apart better with rotations
-(docs/decisions/0012-rules-by-leaving-classes-out.md)."""
+"""So many is a head without rotations better, or it is not taken: they are the paper's way."""
 
 
 class FoldScores(NamedTuple):
@@ -41,8 +39,8 @@ class HeadEstimate(NamedTuple):
     """Whether a head was trained with rotations, and what left-out classes say of that."""
 
     rotations: Literal["task", "none"]
-    auroc_otherwise: float
-    """The AUROC of left-out classes had it been trained the other way."""
+    auroc_otherwise: float | None
+    """The AUROC of left-out classes had it been trained the other way; None: nobody has asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Whether rotations help a head: classes are left out of some that learn them, and of some not."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -9,6 +10,7 @@ from oddone.progress import Progress
 from oddone.selection.candidates import DISTANCE, Candidate
 from oddone.selection.estimate import (
     Estimate,
+    HeadEstimate,
     choose_candidate,
     comparable,
     compare_heads,
@@ -19,6 +21,10 @@ from oddone.selection.head import UPRIGHT
 
 FOLDS_WITH_HEADS = 5
 """A head takes seconds, so classes are left out some at a time."""
+NEARLY_ALL = 0.98
+"""An AUROC from which on left-out classes say nothing of rotations. They are so unlike the others
+that hardly anything is left to gain on them, while rotations are for what resembles a class
+(docs/decisions/0012-rules-by-leaving-classes-out.md)."""
 
 
 def compare_rotations(
@@ -30,8 +36,9 @@ def compare_rotations(
 ) -> Estimate | None:
     """Return what left-out classes say of heads with rotations and without, and of the better.
 
-    For each fold MCL trains one head of each kind, with rotations and without. The result is None
-    where too little remains to compare: with one class, or too few images.
+    For each fold MCL trains one head with rotations, and one without unless those with rotations
+    tell `NEARLY_ALL` apart. The result is None where too little remains to compare: with one class,
+    or too few images.
 
     Parameters
     ----------
@@ -46,14 +53,17 @@ def compare_rotations(
 
     """
     folds = folds_to_compare(labels.numpy(), most=FOLDS_WITH_HEADS)
-    estimates = []
-    for views, what in (
-        (features, "comparing with rotations"),
-        (features[UPRIGHT], "comparing without rotations"),
-    ):
+
+    def estimate(views: Float[Tensor, "views images dim"], what: str) -> Estimate | None:
         scores = score_folds(views, labels, folds, progress, what)
         if not comparable(scores, [candidate]):
             return None
-        estimates.append(choose_candidate(scores, classes, [candidate])[1])
-    with_poses, upright = estimates
-    return compare_heads(with_poses, upright)
+        return choose_candidate(scores, classes, [candidate])[1]
+
+    with_poses = estimate(features, "comparing with rotations")
+    if with_poses is None:
+        return None
+    if with_poses.auroc >= NEARLY_ALL:
+        return replace(with_poses, head=HeadEstimate("task", None))
+    upright = estimate(features[UPRIGHT], "comparing without rotations")
+    return None if upright is None else compare_heads(with_poses, upright)
