@@ -258,7 +258,7 @@ def facts(records: Sequence[Record]) -> str:
         "OOD sets": map(_oods, records),
         "Networks": (record.scale_words for record in records),
         "Seeds": map(_seeds, records),
-        "Machine": map(_machine, records),
+        "Machine": (record.machines for record in records),
         "Dates": sorted(record.date[:10] for record in records),
         "Versions": map(_versions, records),
     }
@@ -435,12 +435,6 @@ def _oods(record: Record) -> str:
 
 def _seeds(record: Record) -> str:
     return "one seed" if record.seeds == 1 else f"mean of {record.seeds} seeds"
-
-
-def _machine(record: Record) -> str:
-    machine = record.machine
-    threads = "1 thread" if machine.threads == 1 else f"{machine.threads} threads"
-    return machine.gpu or f"{threads} of {machine.processor}"
 
 
 def _versions(record: Record) -> str:

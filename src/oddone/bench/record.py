@@ -58,6 +58,18 @@ class DataRecord:
     oods: dict[str, ImagesRecord]
     outliers: ImagesRecord | None
 
+    @staticmethod
+    def of(sets: BenchImages) -> "DataRecord":
+        """Return what a record says of the images of a bench."""
+        training, outliers = sets.training, sets.outliers
+        count = len(training)
+        return DataRecord(
+            TrainingImagesRecord(count, count, training.fingerprint, training.classes),
+            _images(*sets.test),
+            {name: _images(*sample) for name, sample in sets.oods.items()},
+            None if outliers is None else _images(outliers, outliers),
+        )
+
 
 @dataclass(frozen=True)
 class NetworkRecord:
@@ -74,6 +86,8 @@ class NetworkRecord:
     """By the clock."""
     processor_minutes: float | None = None
     """Of all cores; older records do not say."""
+    step_seconds: float | None = None
+    """Of processor time, by which minutes became steps; older records do not say."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +153,22 @@ class RowRecord:
     """One for each seed whose network is trained."""
     minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """The budget of its network in minutes of two cores, where rows differ in that."""
+    keys: tuple[str, ...] = ()
+    """The network of each result; older records do not say."""
 
     def numbers(self, column: Column) -> list[float]:
         """Return the number of each seed in percent; none where no test image has a label."""
         shares = [result.share(column) for result in self.results]
         return [100 * share for share in shares if share is not None]
+
+
+@dataclass(frozen=True)
+class EarlierRecord:
+    """A record that numbers were taken over from."""
+
+    date: str
+    command: str
+    machine: Machine
 
 
 class Filled(NamedTuple):
@@ -153,6 +178,8 @@ class Filled(NamedTuple):
     rows: tuple[RowRecord, ...]
     left_out: tuple[str, ...]
     """Rows and columns that could not be filled, and why."""
+    earlier: tuple[EarlierRecord, ...] = ()
+    """Where numbers come from that were not measured now."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +201,7 @@ class Record:
     models: tuple[NetworkRecord, ...]
     rows: tuple[RowRecord, ...]
     left_out: tuple[str, ...]
+    earlier: tuple[EarlierRecord, ...] = ()
 
     @staticmethod
     def of(
@@ -190,9 +218,15 @@ class Record:
             minutes=round(sum(model.minutes for model in filled.models), 2),
             machine=machine(),
             versions=versions("numpy", "scikit-learn"),
-            data=_data(sets),
+            data=DataRecord.of(sets),
             **filled._asdict(),
         )
+
+    @property
+    def machines(self) -> str:
+        """Return what computed, in words: this machine, and those of earlier records."""
+        used = (self.machine, *(each.machine for each in self.earlier))
+        return "; ".join(dict.fromkeys(map(_described, used)))
 
     @property
     def columns(self) -> list[Column]:
@@ -289,6 +323,8 @@ def _contradiction(record: Record) -> str | None:
     names = [(row.names[:1], row.minutes) if row.minutes else row.names for row in record.rows]
     if len(set(names)) < len(names):
         return "two of its rows are the same"
+    if any(row.keys and len(row.keys) != len(row.results) for row in record.rows):
+        return "a row has other numbers of networks and of results"
     found = (_contradiction_in(row, record, table) for row in record.rows)
     return next(filter(None, found), None)
 
@@ -312,14 +348,9 @@ def _contradiction_in(row: RowRecord, record: Record, table: Table) -> str | Non
     return None
 
 
-def _data(sets: BenchImages) -> DataRecord:
-    training, outliers = sets.training, sets.outliers
-    return DataRecord(
-        TrainingImagesRecord(len(training), len(training), training.fingerprint, training.classes),
-        _images(*sets.test),
-        {name: _images(*sample) for name, sample in sets.oods.items()},
-        None if outliers is None else _images(outliers, outliers),
-    )
+def _described(used: Machine) -> str:
+    threads = "1 thread" if used.threads == 1 else f"{used.threads} threads"
+    return used.gpu or f"{threads} of {used.processor}"
 
 
 def _images(images: ImageSet, of: ImageSet) -> ImagesRecord:

@@ -43,15 +43,13 @@ class Cell(NamedTuple):
 
 def captions(record: Record) -> list[str]:
     """Return what a reader has to know of the numbers, a sentence each."""
-    table, machine = TABLES[record.table], record.machine
+    table = TABLES[record.table]
     partly = any(len(row.results) < record.seeds for row in record.rows)
     seeds = f"mean ± standard deviation of {'up to ' * partly}{record.seeds} seeds"
     seeds = "one seed" if record.seeds == 1 else seeds
-    threads = "1 thread" if machine.threads == 1 else f"{machine.threads} threads"
-    where = machine.gpu or f"{threads} of {machine.processor}"
     lines = [
         f"{table.title}, in percent.",
-        f"Scale {record.scale}: {record.scale_words}; {seeds}; on {where}.",
+        f"Scale {record.scale}: {record.scale_words}; {seeds}; on {record.machines}.",
         f"Images: {_counts(record)}.",
     ]
     averages = record.rows[0].results[0].averages
@@ -59,6 +57,9 @@ def captions(record: Record) -> list[str]:
     if any(cell.mark for row in record.rows for cell in cells_of(record, row)):
         lines.append(LEGEND if record.scale == "paper" else f"{LEGEND} {OTHER_SCALE}")
     lines += [table.note] if table.note else []
+    if record.earlier:
+        dates = ", ".join(dict.fromkeys(each.date[:10] for each in record.earlier))
+        lines.append(f"With numbers of earlier records ({dates}).")
     return lines + [f"Left out: {reason}." for reason in record.left_out]
 
 

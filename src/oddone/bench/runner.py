@@ -5,9 +5,11 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from oddone.bench.earlier import NONE_EARLIER, EarlierRecords
 from oddone.bench.recipes import Plan, Scale, plan
 from oddone.bench.record import Filled, NetworkRecord, ResultRecord, RowRecord
 from oddone.bench.scoring import AsTrained, ScoringRule, VerdictsBySet, score_sets
@@ -56,6 +58,8 @@ class Bench:
     progress: Progress = silent
     measure: Measure = measure_step
     """How the cost of a step is found, where budgets are in minutes."""
+    earlier: EarlierRecords = NONE_EARLIER
+    """Records whose numbers are taken over, so that their networks need not be trained here."""
 
     def fill(self, table: Table, seeds: int = 1, *, train_missing: bool = True) -> Filled:
         """Return the numbers of a table; networks in the folder are not trained again.
@@ -65,37 +69,50 @@ class Bench:
         """
         rows, left_out = self._possible(table)
         plans = self._plans(rows, seeds, train_missing=train_missing)
+        results = self._taken_over(plans)
+        taken_over = [self.key(plans[each]) for each in results]
+        missing = {key: wanted for key, wanted in plans.items() if key not in results}
         if train_missing:
-            self._train_missing(plans.values())
-        there = {key: wanted for key, wanted in plans.items() if self._is_trained(wanted)}
-        if not there:
+            self._train_missing(missing.values())
+        there = {key: wanted for key, wanted in missing.items() if self._is_trained(wanted)}
+        if not there and not results:
             raise DataError(
                 f"none of the networks of {table.name} is trained yet; let them be trained, or "
                 f"wait for the process that trains them"
             )
-        results: dict[Row, list[ResultRecord]] = {row: [] for row in rows}
         for seed in range(seeds):
             of_seed = {row: there[row, seed] for row in rows if (row, seed) in there}
             for row, verdicts in self._scored(of_seed).items():
                 evaluation = self._evaluated(table, verdicts)
-                results[row].append(ResultRecord.of(evaluation))
+                results[row, seed] = ResultRecord.of(evaluation)
                 if table.name == OPENOOD.name:
                     self._write_openood(table, row, seed, evaluation)
+        networks = (*self.earlier.networks(taken_over), *self._networks(there.values()))
         return Filled(
-            self._networks(there.values()),
-            tuple(
-                RowRecord(
+            tuple({network.key: network for network in networks}.values()),
+            tuple(self._with_numbers(rows, plans, results)),
+            left_out + tuple(_untrained(rows, seeds, results)),
+            self.earlier.origins(),
+        )
+
+    def _with_numbers(
+        self,
+        rows: Iterable[Row],
+        plans: Mapping[tuple[Row, int], Plan],
+        results: Mapping[tuple[Row, int], ResultRecord],
+    ) -> Iterator[RowRecord]:
+        """Yield each row that has numbers, with those of all seeds that have."""
+        for row in rows:
+            measured = sorted((each for each in results if each[0] == row), key=itemgetter(1))
+            if measured:
+                yield RowRecord(
                     row.names,
                     row.recipe.name,
                     row.scoring.description,
-                    tuple(results[row]),
+                    tuple(results[each] for each in measured),
                     row.minutes,
+                    tuple(self.key(plans[each]) for each in measured),
                 )
-                for row in rows
-                if results[row]
-            ),
-            left_out + tuple(_untrained(rows, seeds, there)),
-        )
 
     def planned(self, row: Row, seed: int) -> Plan:
         """Return the network of a row; its length may be in minutes."""
@@ -182,13 +199,28 @@ class Bench:
         wanted = {
             (row, seed): self.planned(row, seed) for seed in range(seeds) for row in by_length
         }
+        by_minutes = [
+            each for each in _in_order(wanted.values()) if each.settings.minutes is not None
+        ]
+        for each in by_minutes:
+            cost = self.earlier.step_cost(each)
+            if cost is not None:
+                self._costs.adopt(each, cost)
         if train_missing:
-            by_minutes = [
-                each for each in _in_order(wanted.values()) if each.settings.minutes is not None
-            ]
             self._costs.find(by_minutes, self.announce)
         in_steps = {key: self.in_steps(each) for key, each in wanted.items()}
         return {key: each for key, each in in_steps.items() if each is not None}
+
+    def _taken_over(
+        self, plans: Mapping[tuple[Row, int], Plan]
+    ) -> dict[tuple[Row, int], ResultRecord]:
+        """Return the numbers that earlier records have, by row and seed."""
+        found = {key: self.earlier.result(key[0], self.key(plans[key])) for key in plans}
+        results = {key: result for key, result in found.items() if result is not None}
+        if self.earlier.records:
+            told = f"{len(results)} of {len(plans)} results"
+            self.announce(f"taken over from earlier records: {told}")
+        return results
 
     def _train_missing(self, plans: Iterable[Plan]) -> None:
         """Train what has not been trained yet, but for what another process trains now."""
@@ -235,7 +267,7 @@ class Bench:
             raise DataError(
                 f"the history of {run.path} is damaged; remove that folder, to train anew"
             )
-        processor_seconds = last.get("processor_seconds")
+        processor_seconds, cost = last.get("processor_seconds"), self._costs.known(wanted)
         return NetworkRecord(
             key,
             wanted.name,
@@ -244,6 +276,7 @@ class Bench:
             last["step"],
             round(last["seconds"] / 60, 2),
             None if processor_seconds is None else round(processor_seconds / 60, 2),
+            None if cost is None else cost.processor_seconds,
         )
 
     def _scored(self, plans: Mapping[Row, Plan]) -> dict[Row, VerdictsBySet]:

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import torch
 
 from oddone.bench.recipes import Plan
 from oddone.data import ImageSet
-from oddone.errors import ArtifactError
+from oddone.errors import ArtifactError, SettingsError
 from oddone.files import lock_folder, read_regular, write_json
 from oddone.provenance import machine, now
 from oddone.training import RunDirectory, StepReport, TrainSettings, train_network
@@ -91,11 +91,7 @@ class StepCosts:
 
     def path_of(self, wanted: Plan) -> Path:
         """Return the file of a plan's cost: that of all plans but for their length and seed."""
-        settings = {
-            name: value
-            for name, value in to_dict(wanted.settings).items()
-            if name not in {*LENGTHS, "seed", "checkpoint_seconds"}
-        }
+        settings = without_length(to_dict(wanted.settings))
         decisive = [settings, self.training.images.shape[1:], wanted.outliers]
         text = json.dumps(decisive, sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
@@ -111,6 +107,20 @@ class StepCosts:
             raise ArtifactError(
                 f"{path} is damaged ({error}); remove that file, to measure anew"
             ) from error
+
+    def adopt(self, wanted: Plan, cost: StepCost) -> None:
+        """Keep what a step costs by an earlier record, so that minutes are the same as there."""
+        kept, path = self.known(wanted), self.path_of(wanted)
+        if kept is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_json(path, msgspec.to_builtins(cost))
+        elif kept.processor_seconds != cost.processor_seconds:
+            raise SettingsError(
+                f"{path} says that a step of {wanted.name} costs {kept.processor_seconds:.3g} "
+                f"seconds, and the earlier record of {cost.date} {cost.processor_seconds:.3g}, so "
+                f"that their minutes are not the same; leave the record out, or choose another "
+                f"--out"
+            )
 
     def find(self, plans: Sequence[Plan], announce: Callable[[str], None]) -> None:
         """Measure what is not known yet: in turns, and the least of several rounds.
@@ -131,6 +141,12 @@ class StepCosts:
             for path, wanted in missing.items():
                 cost = StepCost(wanted.name, min(seconds[path]), machine().processor, now())
                 write_json(path, msgspec.to_builtins(cost))
+
+
+def without_length(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide what a step costs: all but length and seed."""
+    ignored = {*LENGTHS, "seed", "checkpoint_seconds"}
+    return {name: value for name, value in settings.items() if name not in ignored}
 
 
 def in_steps(settings: TrainSettings, cost: StepCost) -> TrainSettings:

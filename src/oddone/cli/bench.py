@@ -29,6 +29,7 @@ from oddone.bench import (
     scaling_scale,
     write_record,
 )
+from oddone.bench.earlier import EarlierRecords
 from oddone.bench.record import Filled
 from oddone.bench.step_costs import measure_step
 from oddone.bench.tables import SCALING, SCALING_MINUTES, scaling
@@ -66,6 +67,7 @@ def bench(
     test: str | None = None,
     ood: Annotated[tuple[str, ...], REPEATED] = (),
     outliers: str | None = None,
+    earlier: Annotated[tuple[Path, ...], REPEATED] = (),
 ) -> int:
     """Fill a table of the paper: train every network that it compares, and score images with each.
 
@@ -104,8 +106,13 @@ def bench(
         Images of no known class (OOD), as NAME=SOURCE; may be given several times.
     outliers
         Images to train outlier exposure with; its row is left out unless set.
+    earlier
+        A record of the same table, of another machine or day, whose numbers are taken over instead
+        of measured again; may be given several times.
     """
-    asked = BenchOptions(data, scale, minutes, seeds, train, limit, ind, test, ood, outliers)
+    asked = BenchOptions(
+        data, scale, minutes, seeds, train, limit, ind, test, ood, outliers, earlier
+    )
     wanted, size = _find_table(table, minutes), _find_scale(table, scale, minutes)
     if seeds < 1:
         raise SettingsError(f"--seeds {seeds}: train at least once")
@@ -207,6 +214,7 @@ class BenchOptions(NamedTuple):
     test: str | None
     ood: tuple[str, ...]
     outliers: str | None
+    earlier: tuple[Path, ...]
 
 
 # --- What to train, and on which images -------------------------------------------------------
@@ -287,6 +295,7 @@ def _fill(
     asked: BenchOptions,
 ) -> Filled:
     """Train and score all that the table needs, with progress bars."""
+    earlier = EarlierRecords.read(asked.earlier, table, images)
     keep_freed_memory()  # before a step is measured: it costs less then, as in training
     with _progress_by_step() as (announce, progress):
         return Bench(
@@ -298,6 +307,7 @@ def _fill(
             announce,
             progress,
             measure_step,
+            earlier,
         ).fill(table, asked.seeds, train_missing=asked.train)
 
 
@@ -342,6 +352,7 @@ def _command_to_share(table: str, asked: BenchOptions) -> str:
         "--test": [_without_folder(asked.test)],
         "--ood": [_without_folder(source) for source in asked.ood],
         "--outliers": [_without_folder(asked.outliers)],
+        "--earlier": ["RECORD"] * len(asked.earlier),
     }
     words = [
         str(word)

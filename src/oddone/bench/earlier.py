@@ -1,0 +1,121 @@
+"""Numbers that other records have already, made on another machine or on another day.
+
+A network is named by a hash of all that decides what it learns (`Bench.key`), so numbers are taken
+over only where the same network would be trained, to the step, and would score the same images.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oddone.bench.recipes import Plan
+from oddone.bench.record import (
+    DataRecord,
+    EarlierRecord,
+    NetworkRecord,
+    Record,
+    ResultRecord,
+    read_record,
+)
+from oddone.bench.sets import BenchImages
+from oddone.bench.step_costs import StepCost, without_length
+from oddone.bench.tables import Row, Table
+from oddone.errors import DataError, SettingsError
+from oddone.training.settings_file import to_dict
+
+
+@dataclass(frozen=True)
+class EarlierRecords:
+    """Records of one table, whose numbers need not be measured again."""
+
+    records: tuple[Record, ...] = ()
+
+    @staticmethod
+    def read(paths: Iterable[Path], table: Table, sets: BenchImages) -> "EarlierRecords":
+        """Return the records in some files, if they are of this table and of these images."""
+        records = {path: read_record(path) for path in paths}
+        for path, record in records.items():
+            if record.table != table.name:
+                raise SettingsError(
+                    f"--earlier {path}: a record of the table {record.table}, and this is "
+                    f"{table.name}; name a record of this table"
+                )
+            if not any(row.keys for row in record.rows):
+                raise DataError(
+                    f"--earlier {path}: it is of an older oddone, and does not say which networks "
+                    f"its numbers are of; leave it out"
+                )
+            _check_images(path, record.data, DataRecord.of(sets))
+        return EarlierRecords(tuple(records.values()))
+
+    def result(self, row: Row, key: str) -> ResultRecord | None:
+        """Return what a row's scoring by a network gave, if a record says it."""
+        for record in self.records:
+            for found in record.rows:
+                same = (found.names, found.minutes) == (row.names, row.minutes)
+                if same and found.scoring == row.scoring.description and key in found.keys:
+                    return found.results[found.keys.index(key)]
+        return None
+
+    def networks(self, keys: Iterable[str]) -> list[NetworkRecord]:
+        """Return what is said of some networks, each after that which it was started from."""
+        told = {network.key: network for record in self.records for network in record.models}
+        networks: dict[str, NetworkRecord] = {}
+        for network in (told[key] for key in keys if key in told):
+            if network.start in told:
+                networks.setdefault(network.start, told[network.start])
+            networks.setdefault(network.key, network)
+        return list(networks.values())
+
+    def step_cost(self, wanted: Plan) -> StepCost | None:
+        """Return what a step of a plan cost where a record was made, if it says so."""
+        settings = _as_text(to_dict(wanted.settings))
+        costs = {
+            network.step_seconds: StepCost(
+                wanted.name, network.step_seconds, record.machine.processor, record.date
+            )
+            for record in self.records
+            for network in record.models
+            if network.step_seconds is not None
+            and network.name == wanted.name
+            and _as_text(network.settings) == settings
+        }
+        if len(costs) > 1:
+            told = " and ".join(f"{seconds:.3g}" for seconds in costs)
+            raise SettingsError(
+                f"the earlier records measured {told} seconds for a step of {wanted.name}, so that "
+                f"their minutes are not the same; leave one of them out"
+            )
+        return next(iter(costs.values()), None)
+
+    def origins(self) -> tuple[EarlierRecord, ...]:
+        """Return where the numbers come from: these records, and those that they took over."""
+        origins: dict[EarlierRecord, None] = {}
+        for record in self.records:
+            own = EarlierRecord(record.date, record.command, record.machine)
+            origins |= dict.fromkeys((*record.earlier, own))
+        return tuple(origins)
+
+
+NONE_EARLIER = EarlierRecords()
+
+
+def _as_text(settings: Mapping[str, Any]) -> str:
+    """Return what decides the cost of a step, the same for settings that were read from a file."""
+    return json.dumps(without_length(settings), sort_keys=True)
+
+
+def _check_images(path: Path, theirs: DataRecord, ours: DataRecord) -> None:
+    """Raise a DataError where a record was measured on other images."""
+    pairs = {"test images": (theirs.test, ours.test)} | {
+        name: (theirs.oods.get(name), ours.oods.get(name))
+        for name in dict.fromkeys((*theirs.oods, *ours.oods))
+    }
+    different = [name for name, (one, other) in pairs.items() if one != other]
+    if different:
+        raise DataError(
+            f"--earlier {path}: it was measured on other images ({', '.join(different)}); give the "
+            f"same --test, --ood and --limit, or leave it out"
+        )
