@@ -8,7 +8,7 @@ fitted on 70 % of their images; the rest, and the unseen, tell the truth.
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,26 +31,40 @@ MOST_UNSEEN = 10
 FITTED = 0.7
 
 
+class Split(NamedTuple):
+    """Which classes are known and which are not, and the indices of known images."""
+
+    known: np.ndarray
+    unseen: np.ndarray
+    training: np.ndarray
+    tested: np.ndarray
+
+
+def split_classes(labels: np.ndarray, n_known: int, generator: torch.Generator) -> Split:
+    """Return a random choice of classes, with 70 % of the images of each known one to fit on."""
+    order = torch.randperm(int(labels.max()) + 1, generator=generator).numpy()
+    known, unseen = order[:n_known], order[n_known : n_known + MOST_UNSEEN]
+    training, tested = [], []
+    for label in known:
+        members = np.flatnonzero(labels == label)
+        members = members[torch.randperm(len(members), generator=generator).numpy()]
+        training.append(members[: int(FITTED * len(members))])
+        tested.append(members[int(FITTED * len(members)) :])
+    return Split(known, unseen, np.sort(np.concatenate(training)), np.concatenate(tested))
+
+
 def measure_split(
     features: torch.Tensor, labels: np.ndarray, classes: tuple[str, ...], n_known: int, split: int
 ) -> dict[str, Any]:
     """Return the estimate and the truth of each rule, for one choice of classes."""
     generator = stream(split, "split of classes")
-    order = torch.randperm(len(classes), generator=generator).numpy()
-    known, unseen = order[:n_known], order[n_known : n_known + MOST_UNSEEN]
-    fitted, tested = [], []
-    for label in known:
-        members = np.flatnonzero(labels == label)
-        members = members[torch.randperm(len(members), generator=generator).numpy()]
-        fitted.append(members[: int(FITTED * len(members))])
-        tested.append(members[int(FITTED * len(members)) :])
-    training = np.sort(np.concatenate(fitted))
+    known, unseen, training, tested = split_classes(labels, n_known, generator)
     own_labels = torch.from_numpy(labels[training])
     folds = folds_of_classes(labels[training], generator=generator)
     scores = score_folds(features[:, training], own_labels, folds)
     chosen, _ = choose_candidate(scores, classes, CANDIDATES)
     rules = FittedRules.fit(features[:, training], own_labels)
-    normal = rules(features[0, np.concatenate(tested)]).scores
+    normal = rules(features[0, tested]).scores
     odd = rules(features[0, np.isin(labels, unseen)]).scores
     return {
         "chosen": chosen.name,

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -29,7 +29,6 @@ from oddone.scoring import score_images
 from oddone.selection import CANDIDATES, folds_of_images
 from oddone.selection.candidates import FittedRules
 from oddone.selection.estimate import score_folds, standardise
-from oddone.selection.head import UPRIGHT
 from oddone.transforms import one_view, rotations_and_mirrors
 
 ENCODERS = (
@@ -83,10 +82,7 @@ def measure_encoder(
         "estimated_auroc": estimate["auroc"],
         "estimated_accuracy": estimate["accuracy"],
         "estimates_of_other_rules": estimate["others"],
-        "head": estimate["head"],
-        "rules": measure_rules(
-            encoder, train, test, unseen, head=(estimate["head"] or {}).get("rotations")
-        ),
+        "rules": measure_rules(encoder, train, test, unseen, learn_head=learn_head),
         "seconds": round(seconds, 1),
         "processor_seconds": round(processor, 1),
         "peak_mebibytes": memory,
@@ -99,17 +95,12 @@ def measure_rules(
     test: ImageSet,
     unseen: ImageSet,
     *,
-    head: Literal["task", "none"] | None = None,
+    learn_head: bool = False,
 ) -> dict[str, dict[str, float]]:
-    """Return AUROC and FPR@95 of every rule, each fitted on all training images.
-
-    With a head, it is that of MCL with rotations as the task, or without.
-    """
+    """Return AUROC and FPR@95 of every rule, each fitted on all training images."""
     frozen = frozen_network(encoder, train.images.shape[-1], train.classes, train.fingerprint)
-    views = rotations_and_mirrors if head else one_view
+    views = rotations_and_mirrors if learn_head else one_view
     features = embed_once(frozen, views, train)
-    if head == "none":
-        features = features[UPRIGHT]
     labels = torch.from_numpy(train.labels)
     folds = folds_of_images(train.labels, generator=stream(0, "folds of images"))
     scores = score_folds(features, labels, folds)

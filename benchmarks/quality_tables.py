@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 
 from oddone.api import DEFAULT_ENCODER
+from oddone.selection.estimate import SMALLEST_DIFFERENCE
 from pages import PERFORMANCE, README, Record, by_date, link_from, made_on, newest, table
 from photographs import ENCODERS
 
@@ -96,6 +97,39 @@ def trained_parts_table() -> str:
         name = f"{part[trained[0]['trained_part']]}, {how}"
         rows.append([name, str(trained[0]["steps"]), *cells])
     about = f"{record['encoder']}, {record['image_size']} pixels. {made_on(PERFORMANCE, record)}"
+    return table(columns, rows, about)
+
+
+def rotations_table() -> str:
+    """Return how heads with rotations and without do, by unseen classes and by left-out ones."""
+    record = newest("rotations", kind="quality")
+    columns = ["source, split", "unseen classes: with rotations, without"]
+    columns += ["left-out classes: with, without", "standard error of the difference"]
+    rows = []
+    for name, source in record["sources"].items():
+        for number, split in enumerate(source["splits"], start=1):
+            true, told = (
+                ", ".join(f"{split[by][way]:.1%}" for way in ("task", "none"))
+                for by in ("true", "left_out")
+            )
+            rows.append([f"{name}, {number}", true, told, f"{split['standard_error']:.1%}"])
+    policies = {
+        "always": lambda _: True,
+        "never": lambda _: False,
+        "where left-out classes prefer them, or by half a point at most not": lambda split: (
+            split["left_out"]["none"] - split["left_out"]["task"] <= SMALLEST_DIFFERENCE
+        ),
+    }
+    splits = [split for source in record["sources"].values() for split in source["splits"]]
+    for policy, learns in policies.items():
+        mean = statistics.fmean(
+            split["true"]["task" if learns(split) else "none"] for split in splits
+        )
+        rows.append([f"mean, if a head learns rotations {policy}", f"{mean:.1%}", "", ""])
+    about = (
+        f"{record['encoder']}, {record['image_size']} pixels, {record['known']} known classes of "
+        f"{record['images_per_class']} images at most. {made_on(PERFORMANCE, record)}"
+    )
     return table(columns, rows, about)
 
 

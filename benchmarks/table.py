@@ -22,6 +22,7 @@ from quality_tables import (
     many_photographs_table,
     photographs_table,
     quality_table,
+    rotations_table,
     rules_table,
     trained_parts_table,
 )
@@ -50,6 +51,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
         PERFORMANCE: {
             "rules": rules_table(),
             "trained parts": trained_parts_table(),
+            "rotations": rotations_table(),
             "many photographs": many_photographs_table(),
             "estimates": estimates_table(),
             "quality": quality_table(),

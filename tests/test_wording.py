@@ -13,7 +13,6 @@ from oddone.wording import (
     advise_on_estimate,
     describe_auroc,
     describe_estimate,
-    describe_head,
     describe_neighbour,
     describe_verdict,
     distinct_names,
@@ -130,19 +129,6 @@ def test_an_estimate_tells_its_worst_class_and_what_it_cannot_know() -> None:
     assert alone.startswith(
         "Your class mug, left out, is told apart with AUROC 90.0%; in a single case the truth is "
         "often 5 points off. It speaks of things that differ"
-    )
-
-
-def test_how_a_head_was_trained_is_a_sentence() -> None:
-    assert describe_head({"rotations": "none", "auroc_otherwise": 0.81}, 0.9) == (
-        "The head is trained without rotations: classes left out are told apart with AUROC 90.0% "
-        "so, and with 81.0% with rotations."
-    )
-    head = {"rotations": "task", "auroc_otherwise": 0.9}
-    assert describe_head(head, 0.95).startswith("The head is trained with rotations: ")
-    assert describe_head({**head, "auroc_otherwise": None}, 0.99) == (
-        "The head is trained with rotations: classes left out are told apart with AUROC 99.0% so, "
-        "which leaves little to gain without rotations."
     )
 
 

@@ -5,10 +5,10 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -33,7 +33,6 @@ from oddone.suited_settings import (
     chosen_by_first,
     preset_for,
     with_suited_batch,
-    with_suited_rotations,
     with_suited_size,
 )
 from oddone.training import (
@@ -155,8 +154,7 @@ def train(
     settings
         How to train; by default what `oddone train` chooses: for a folder of photographs a head on
         a pretrained encoder if `oddone[pretrained]` is installed, else `oddone.presets.default`,
-        ten minutes, with a batch that fits into 2 GB. Such a head is trained with rotations unless
-        left-out classes are told apart better without. The image size of a folder is one that suits
+        ten minutes, with a batch that fits into 2 GB. The image size of a folder is one that suits
         encoder and minutes unless `settings.model.image_size` is set. `dataclasses.replace` makes
         variants of a preset.
     out
@@ -171,8 +169,7 @@ def train(
         Called after every step of training.
     progress
         Called with how many images are done, while they are encoded before the first step (where
-        only a head is trained), and while the detector is fitted and calibrated; with how many
-        heads are compared, where rotations are asked for.
+        only a head is trained), and while the detector is fitted and calibrated.
 
     Examples
     --------
@@ -183,29 +180,14 @@ def train(
     8
 
     """
-    chosen = _suited(source, settings, encoder, None if out is None else Path(out), progress)
+    source, settings = _suited(source, settings, encoder, None if out is None else Path(out))
     if out is not None:
-        run = _open_run(Path(out), chosen)
+        run = _open_run(Path(out), source, settings)
         with run.removed_unless_begun():
-            return _train_in(run, chosen.source, encoder, false_alarms, watch, progress)
+            return _train_in(run, source, encoder, false_alarms, watch, progress)
     with tempfile.TemporaryDirectory() as folder:
-        run = RunDirectory.create(Path(folder) / "run", chosen.settings, chosen.provenance)
-        return _train_in(run, chosen.source, encoder, false_alarms, watch, progress)
-
-
-class _Suited(NamedTuple):
-    """What is trained on, and how."""
-
-    source: ImageSet
-    settings: TrainSettings
-    head: dict[str, Any] | None = None
-    """Why a head is trained with rotations or without, where that was asked."""
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        head = {} if self.head is None else {"head": self.head}
-        data = {"images": len(self.source), "fingerprint": self.source.fingerprint}
-        return {**run_provenance(self.settings), "data": data, **head}
+        run = RunDirectory.create(Path(folder) / "run", settings, _provenance(source, settings))
+        return _train_in(run, source, encoder, false_alarms, watch, progress)
 
 
 def _suited(
@@ -213,14 +195,13 @@ def _suited(
     settings: TrainSettings | None,
     encoder: nn.Module | None,
     out: Path | None,
-    progress: Progress | None,
-) -> _Suited:
+) -> tuple[ImageSet, TrainSettings]:
     """Return the images, and settings that suit them where the caller has not chosen.
 
     A run that was begun goes on as it began: what is chosen by a measured time, another day may
     choose otherwise.
     """
-    has_chosen = settings is not None
+    keep_batch = settings is not None
     begun = RunDirectory.open(out).settings if out and RunDirectory.exists(out) else None
     if begun is not None:
         settings = begun if settings is None else _sized_as(begun, settings)
@@ -230,14 +211,11 @@ def _suited(
         source = load(source, size=None if settings is None else settings.model.image_size)
     chosen = default(len(source.classes)) if settings is None else settings
     if begun is not None:
-        return _Suited(source, chosen)
+        return source, chosen
     check_source(source, chosen)
-    fitting = chosen_by_first(
-        lambda: with_suited_batch(chosen, source, keep_batch=has_chosen, encoder=encoder)
+    return source, chosen_by_first(
+        lambda: with_suited_batch(chosen, source, keep_batch=keep_batch, encoder=encoder)
     )
-    if has_chosen:
-        return _Suited(source, fitting)
-    return _Suited(source, *with_suited_rotations(fitting, source, progress=progress))
 
 
 def _sized_for(source: str, settings: TrainSettings | None) -> TrainSettings | None:
@@ -330,18 +308,25 @@ def keep_detector(run: RunDirectory, detector: Detector) -> None:
     run.rewrite_provenance(detector.provenance)
 
 
-def _open_run(path: Path, chosen: _Suited) -> RunDirectory:
+def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
     """Return the directory of a new run, or of one that was begun with the same settings."""
     if not RunDirectory.exists(path):
-        return RunDirectory.create(path, chosen.settings, chosen.provenance)
+        return RunDirectory.create(path, settings, _provenance(source, settings))
     run = RunDirectory.open(path)
-    if run.settings != chosen.settings:
+    if run.settings != settings:
         raise SettingsError(
             f"{path} holds a run with other settings; choose another folder, or pass that run's "
             f"settings to go on with it"
         )
-    if run.provenance.get("data", {}).get("fingerprint") != chosen.source.fingerprint:
+    if run.provenance.get("data", {}).get("fingerprint") != source.fingerprint:
         raise DataError(
             f"{path} holds a run on other images; choose another folder, or train on the same"
         )
     return run
+
+
+def _provenance(source: ImageSet, settings: TrainSettings) -> Mapping[str, Any]:
+    return {
+        **run_provenance(settings),
+        "data": {"images": len(source), "fingerprint": source.fingerprint},
+    }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -17,13 +17,6 @@ LIMIT_OF_ESTIMATE = (
 """What an estimate by leaving classes out cannot know, wherever it is told."""
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
-
-class StatedHead(TypedDict):
-    """How a head was trained, and what left-out classes say of that."""
-
-    rotations: Literal["task", "none"]
-    auroc_otherwise: _Share | None
 
 
 class StatedEstimate(TypedDict):
@@ -42,7 +35,6 @@ class StatedEstimate(TypedDict):
     method: NotRequired[str | None]
     limit: NotRequired[str | None]
     """What the estimate cannot know, in a sentence."""
-    head: NotRequired[StatedHead | None]
 
 
 @dataclass(frozen=True)

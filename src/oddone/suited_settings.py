@@ -6,9 +6,7 @@ What the user has chosen is never changed; a warning says what it costs.
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from oddone import distributed
@@ -16,16 +14,11 @@ from oddone.data import ImageSet
 from oddone.data.folder import sizes_up_to
 from oddone.data.notation import look
 from oddone.device import choose_device
-from oddone.encoders import default_image_size, frozen_network, is_installed, is_pretrained
+from oddone.encoders import default_image_size, is_installed, is_pretrained
 from oddone.errors import SettingsWarning
-from oddone.features import embed_once
 from oddone.presets import cpu, mcl, pretrained
-from oddone.progress import Progress
-from oddone.selection.rotations import compare_rotations
 from oddone.training import TrainSettings
-from oddone.training.batches import Batches
 from oddone.training.cost import measure_cost
-from oddone.training.feature_batches import FeatureBatches
 from oddone.training.plan import (
     FEWEST_EPOCHS,
     MOST_BYTES,
@@ -35,7 +28,6 @@ from oddone.training.plan import (
     plan_image_size,
 )
 from oddone.training.settings_file import from_dict, to_dict
-from oddone.transforms import rotations_and_mirrors
 
 SHORTEST_SIDE_OF_PHOTOGRAPHS = 96
 
@@ -129,55 +121,3 @@ def with_suited_batch(
             f"--model.image-size than {image_size}, or oddone fit, which needs no training"
         )
     return settings
-
-
-class SuitedRotations(NamedTuple):
-    """Settings whose rotations suit the images."""
-
-    settings: TrainSettings
-    head: dict[str, Any] | None
-    """What left-out classes say of a head with rotations and without, as JSON; None: not asked."""
-
-
-def with_suited_rotations(
-    settings: TrainSettings, source: ImageSet, *, progress: Progress | None = None
-) -> SuitedRotations:
-    """Return the settings without rotations where left-out classes are told apart better so.
-
-    They are asked where MCL trains nothing but a head, with rotations as its task, on features of a
-    pretrained encoder that can be kept: training then finds these in the cache. With one class, or
-    too few images to leave some out, the rotations stay.
-    """
-    if not _learns_rotations_in_a_head(settings) or len(source.classes) < 2:
-        return SuitedRotations(settings, None)
-    batches, model, size = Batches(source, settings), settings.model, source.images.shape[-1]
-    trained = frozen_network(model.encoder_name, size, source.classes, source.fingerprint)
-    if not FeatureBatches.fit_into_memory(batches, trained.network.feature_dim):
-        return SuitedRotations(settings, None)
-    trained = trained.to(choose_device(settings.device))
-    views, members = rotations_and_mirrors, batches.members
-    features = embed_once(trained, views, source, members, progress=progress)
-    labels = torch.from_numpy(source.labels[members])
-
-    def ask() -> dict[str, Any] | None:
-        estimate = compare_rotations(features, labels, source.classes, progress=progress)
-        if estimate is None or estimate.head is None:
-            return None
-        method = "classes left out in turn"
-        return {**estimate.head._asdict(), "auroc": estimate.auroc, "method": method}
-
-    head = distributed.from_first(ask)
-    if head is None:
-        return SuitedRotations(settings, None)
-    return SuitedRotations(replace(settings, rotations=head["rotations"]), head)
-
-
-def _learns_rotations_in_a_head(settings: TrainSettings) -> bool:
-    """Return whether MCL trains a head alone, with rotations, on an encoder that has learned."""
-    return (
-        settings.objective == "mcl"
-        and settings.rotations == "task"
-        and not settings.has_classifier
-        and settings.model.trained_part == "head"
-        and is_pretrained(settings.model.encoder_name)
-    )

@@ -87,23 +87,6 @@ def describe_estimate(estimate: Mapping[str, Any]) -> str:
     )
 
 
-def describe_head(head: Mapping[str, Any], auroc: float) -> str:
-    """Return in a sentence how a head is trained, and why."""
-    ways = {"task": "with rotations", "none": "without rotations"}
-    way = ways.pop(head["rotations"])
-    (otherwise,) = ways.values()
-    compared = head["auroc_otherwise"]
-    instead = (
-        f"which leaves little to gain {otherwise}"
-        if compared is None
-        else f"and with {compared:.1%} {otherwise}"
-    )
-    return (
-        f"The head is trained {way}: classes left out are told apart with AUROC {auroc:.1%} so, "
-        f"{instead}."
-    )
-
-
 def advise_on_estimate(detector: "Detector", estimate: Mapping[str, Any]) -> str:
     """Return what the estimate means for the user, and what to do where it is poor."""
     found = f"Held-out images of your classes get the right label in {estimate['accuracy']:.1%} of "

@@ -11,11 +11,9 @@ from oddone.rng import stream
 from oddone.selection import CANDIDATES, Candidate, Fold, folds_of_classes
 from oddone.selection.candidates import FittedRules, RuleScores
 from oddone.selection.estimate import (
-    Estimate,
     FoldScores,
     choose_candidate,
     comparable,
-    compare_heads,
     cross_validated_accuracy,
     held_out_scores,
     score_folds,
@@ -153,7 +151,6 @@ def test_an_estimate_is_json_that_says_how_it_was_made() -> None:
         "accuracy": 0.0,
         "images": 2,
         "others": {},
-        "head": None,
         "method": "classes left out in turn",
         "limit": LIMIT_OF_ESTIMATE,
     }
@@ -232,35 +229,3 @@ def test_scores_that_are_all_alike_are_not_divided_by_zero() -> None:
     scores = [made_up(([3.0, 3.0], [4.0]), GOOD[:1] * 2)]
     alike = standardise(scores, BOTH)[0]
     assert alike == StandardisedRule("distance", 3.0, 1.0)
-
-
-# Heads
-
-
-def estimated(*aurocs: float) -> Estimate:
-    return Estimate(
-        rule="distance",
-        auroc=float(np.mean(aurocs)),
-        classes=dict(zip(NAMES, aurocs, strict=False)),
-        accuracy=1.0,
-        images=9,
-        others={},
-    )
-
-
-def test_a_head_is_trained_with_rotations_unless_left_out_classes_speak_against_it() -> None:
-    poses, little_better, better = estimated(0.8, 0.8), estimated(0.804, 0.804), estimated(0.9, 0.9)
-    assert compare_heads(poses, little_better).head == ("task", 0.804)
-    assert compare_heads(poses, better).head == ("none", 0.8)
-    assert compare_heads(poses, better).classes == better.classes
-    by_luck = estimated(0.93, 0.77)  # better by 0.05, with a standard error of 0.057
-    assert compare_heads(poses, by_luck).head == ("task", pytest.approx(0.85))
-    perhaps = estimated(0.9, 0.8)  # with one of 0.035: rotations take two of them
-    assert compare_heads(poses, perhaps).head == ("task", pytest.approx(0.85))
-    surely = estimated(0.88, 0.82)  # with one of 0.021
-    assert compare_heads(poses, surely).head == ("none", 0.8)
-
-
-def test_provenance_says_how_a_head_was_trained() -> None:
-    told = compare_heads(estimated(0.8), estimated(0.9)).to_provenance()
-    assert told["head"] == {"rotations": "none", "auroc_otherwise": 0.8}

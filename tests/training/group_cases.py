@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +9,7 @@ from torch import Tensor, nn
 from oddone import distributed
 from oddone.detector.fitting import PosedEmbeddings, fit_statistics
 from oddone.encoders import TrainedNetwork
-from oddone.presets import pretrained
 from oddone.scoring import ImageBatch
-from oddone.suited_settings import with_suited_rotations
 from oddone.training import RunDirectory, TrainSettings, train_network
 from oddone.training.batches import Batches, ExposedBatches
 from oddone.training.initialise import initial_network
@@ -136,17 +133,6 @@ def fit() -> dict[str, Tensor]:
         "scatter": moments.scatter,
         "samples": fitted.samples["pixels"].contiguous(),
     }
-
-
-def ask_for_rotations() -> dict[str, object]:
-    """Return what left-out classes say of rotations, by an encoder and heads that take no time."""
-    encoder = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    with (
-        patch("oddone.encoders.frozen.pretrained_encoder", return_value=encoder),
-        patch("oddone.selection.head.STEPS", 3),
-    ):
-        settings, head = with_suited_rotations(pretrained(), tiny_source(images=47))
-    return {"rotations": settings.rotations, "head": head}
 
 
 def go_on(folder: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from group_cases import CASES, DTYPES, ask_for_rotations, fit, go_on, normalise, step_of
+from group_cases import CASES, DTYPES, fit, go_on, normalise, step_of
 from group_commands import run_commands
 from safetensors.torch import save_file
 from torch import Tensor
@@ -64,7 +64,6 @@ def work(folder: Path) -> None:
         "first": distributed.from_first(lambda: {"rank": distributed.rank()}),
         "largest": distributed.largest(float(distributed.rank()), -1.0),
         "described": distributed.describe(),
-        "rotations": ask_for_rotations(),
     }
     if distributed.is_first():
         (folder / "said.json").write_text(json.dumps(said))

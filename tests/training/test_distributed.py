@@ -11,16 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from comparing import begun, losses
-from group_cases import (
-    CASES,
-    DTYPES,
-    SIZES,
-    ask_for_rotations,
-    fit,
-    normalise,
-    run_settings,
-    step_of,
-)
+from group_cases import CASES, DTYPES, SIZES, fit, normalise, run_settings, step_of
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -125,18 +116,6 @@ def test_processes_compare_what_they_know(groups: Path, size: int) -> None:
     assert said["first"] == {"rank": 0}
     assert said["largest"] == [size - 1, -1]
     assert said["described"] == {"processes": size}
-
-
-@pytest.mark.filterwarnings("ignore:alpha=0.05 is outside")  # of so few images
-@pytest.mark.parametrize("size", SIZES)
-def test_processes_ask_left_out_classes_as_one_does(
-    groups: Path, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ODDONE_CACHE", str(tmp_path))
-    together = json.loads((groups / str(size) / "said.json").read_text())["rotations"]
-    alone = ask_for_rotations()
-    assert together["rotations"] == alone["rotations"]
-    assert together["head"] == pytest.approx(alone["head"])
 
 
 def test_an_error_in_one_process_is_raised_once(groups: Path) -> None:

@@ -19,7 +19,7 @@ from oddone.detector import Detector
 from oddone.encoders import check_installed, default_image_size
 from oddone.provenance import stated_estimate, versions
 from oddone.selection.fit import candidate_by_name
-from oddone.wording import advise_on_estimate, describe_estimate, describe_head
+from oddone.wording import advise_on_estimate, describe_estimate
 
 app = App(name="fit")
 
@@ -125,9 +125,6 @@ def _say_what_to_expect(detector: Detector, out: Path) -> None:
             "left out too little remains to compare; oddone evaluate measures it"
         )
     else:
-        head = estimate.get("head")
-        if head is not None:
-            say(describe_head(head, estimate["auroc"]))
         say(describe_estimate(estimate))
         say(advise_on_estimate(detector, estimate))
     say(f"the detector is {out}; {describe_threshold(detector)}")

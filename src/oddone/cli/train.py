@@ -44,12 +44,7 @@ from oddone.metrics import auroc
 from oddone.presets import PRESETS
 from oddone.provenance import versions
 from oddone.scoring import score_images
-from oddone.suited_settings import (
-    chosen_by_first,
-    with_suited_batch,
-    with_suited_rotations,
-    with_suited_size,
-)
+from oddone.suited_settings import chosen_by_first, with_suited_batch, with_suited_size
 from oddone.training import (
     Outcome,
     RunDirectory,
@@ -59,7 +54,6 @@ from oddone.training import (
 from oddone.training.batches import Batches, check_outliers, check_source
 from oddone.training.checkpoint import newest_checkpoint, read_progress
 from oddone.training.initialise import initial_network
-from oddone.wording import describe_head
 
 CPU = PRESETS[DEFAULT_PRESET]()
 ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
@@ -87,7 +81,7 @@ def train(
     config: Path | None = None,  # noqa: ARG001  (`resolve_settings` reads it)
     tensorboard: Annotated[bool, Parameter(negative=())] = False,
     processes: int = 1,
-    kept: Annotated[tuple[str, ...], Parameter(show=False, negative=())] = (),
+    keep_batch: Annotated[bool, Parameter(show=False, negative=())] = False,
     aliases: Annotated[tuple[str, ...], ALIAS] = (),  # noqa: ARG001  (`use_full_names` reads it)
     settings: Annotated[TrainSettings, Parameter(name="*", negative_iterable=())] = CPU,
 ) -> int:
@@ -131,8 +125,8 @@ def train(
     processes
         How many processes on this machine train as one, each on a share of every batch; for several
         machines, start oddone by torchrun.
-    kept
-        Which settings of `KEPT` were chosen by the user.
+    keep_batch
+        Whether batch.images was chosen by the user.
     """
     if processes != 1:
         return start_processes(processes)
@@ -159,21 +153,16 @@ def train(
             say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
         check_source(images, settings)
         with progress_with_warnings():
-            keep_batch = "--batch.images" in kept
             settings = chosen_by_first(
                 lambda: with_suited_batch(settings, images, keep_batch=keep_batch, say=say)
             )
+        provenance = provenance_of(source, loaded, settings, strict=strict)
+        if leave_out is not None:
+            provenance["left_out"] = {"class": leave_out}
         inputs, more = _load_the_rest(
             images, outliers, start, settings, sha256=sha256, strict=strict
         )
         inputs = inputs._replace(left_out=left_out)
-        check_same_images(inputs.images, inputs.outliers)
-        if start is None and "--rotations" not in kept:
-            settings, head = _ask_for_rotations(settings, images)
-            more |= head
-        provenance = provenance_of(source, loaded, settings, strict=strict)
-        if leave_out is not None:
-            provenance["left_out"] = {"class": leave_out}
         provenance |= more | distributed.describe()
         run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
         with run.removed_unless_begun():
@@ -191,18 +180,6 @@ def _say_what_is_pretrained(settings: TrainSettings) -> None:
         )
 
 
-def _ask_for_rotations(
-    settings: TrainSettings, images: ImageSet
-) -> tuple[TrainSettings, dict[str, Any]]:
-    """Return settings with rotations or without, and what the provenance says of that choice."""
-    with progress_with_warnings() as progress:
-        settings, head = with_suited_rotations(settings, images, progress=progress)
-    if head is None:
-        return settings, {}
-    say(f"{describe_head(head, head['auroc'])} --rotations chooses otherwise.")
-    return settings, {"head": head}
-
-
 def _go_on(
     path: Path, source: str | None, settings: TrainSettings | None, *, tensorboard: bool
 ) -> int:
@@ -213,7 +190,6 @@ def _go_on(
     run = RunDirectory.open(path)
     with run.locked():
         inputs = _load_again(run, source)
-        check_same_images(inputs.images, inputs.outliers)
         with distributed.in_turn():  # once the first has extended it, others find it so
             if settings not in {None, run.settings}:
                 _extend(run, settings, inputs.images)
@@ -232,6 +208,7 @@ class TrainInputs(NamedTuple):
 
 def _train(run: RunDirectory, inputs: TrainInputs, *, tensorboard: bool) -> int:
     """Train or resume a run, fit its detector, and return the exit code."""
+    check_same_images(inputs.images, inputs.outliers)
     watch = _tensorboard_writer(run) if tensorboard and distributed.is_first() else None
     outcome = train_with_progress(
         inputs.images, run.settings, run, watch, start=inputs.start, outliers=inputs.outliers

@@ -29,8 +29,6 @@ ALLOWED_WITH_RESUME = (
     "--debug",
 )
 DECIDES_ENCODER = ("--config", "--start", "--outliers")
-KEPT = ("--batch.images", "--rotations")
-"""Settings that suit the images unless the user has chosen them, by a flag or in a file."""
 DEFAULT_PRESET = "cpu"
 ALIASES = {
     "--lr": "--optimiser.learning-rate",
@@ -89,10 +87,8 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
     else:
         preset = flags["--preset"][0] if flags["--preset"] else _suited_preset(flags)
         sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
-        in_files = {name for _, read in sources for name, _ in _flags(read)}
-        for place, name in enumerate(KEPT):
-            if flags[name] or name in in_files:
-                arguments.get("--kept").append(Token(keyword="--kept", value=name, index=place))
+        if flags["--batch.images"] or any("images" in read.get("batch", {}) for _, read in sources):
+            arguments.get("--keep-batch").append(Token(keyword="--keep-batch", implicit_value=True))
         suited = _sized_for(flags["--model.encoder-name"], _preset(preset))
         sources.append((f"preset {preset}", to_dict(suited)))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)

@@ -26,11 +26,9 @@ class Candidate(NamedTuple):
     rules: tuple[Rule, ...]
 
 
-DISTANCE = Candidate("distance", ("distance",))
-"""What a learned head is for: leaving classes out would not see its worth."""
 CANDIDATES = (
     Candidate("distance + energy", ("distance", "energy")),
-    DISTANCE,
+    Candidate("distance", ("distance",)),
     Candidate("energy", ("energy",)),
     Candidate("neighbours", ("neighbours",)),
     Candidate("distance + neighbours", ("distance", "neighbours")),

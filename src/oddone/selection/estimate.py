@@ -1,9 +1,9 @@
 """What to expect of images of classes that were never shown, and which rule is best at that."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import count, starmap
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ from oddone.selection.folds import Fold
 
 SMALLEST_DIFFERENCE = 0.005
 """Half a point of AUROC; a smaller one is no reason to choose another rule."""
-STANDARD_ERRORS_OF_A_HEAD = 2.0
-"""So many is a head without rotations better, or it is not taken: they are the paper's way."""
 
 
 class FoldScores(NamedTuple):
@@ -33,14 +31,6 @@ class FoldScores(NamedTuple):
     held_out_labels: Int[Tensor, " held_out"]
     left_out: RuleScores
     left_out_labels: Int[Tensor, " left_out"]
-
-
-class HeadEstimate(NamedTuple):
-    """Whether a head was trained with rotations, and what left-out classes say of that."""
-
-    rotations: Literal["task", "none"]
-    auroc_otherwise: float | None
-    """The AUROC of left-out classes had it been trained the other way; None: nobody has asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +47,11 @@ class Estimate:
     images: int
     others: dict[str, float]
     """The AUROC of the rules that were not chosen."""
-    head: HeadEstimate | None = None
-    """How the head was trained, where MCL has trained one."""
-
-    @property
-    def without_rotations(self) -> bool:
-        """Whether a head is better off without rotations."""
-        return self.head is not None and self.head.rotations == "none"
 
     def to_provenance(self) -> dict[str, Any]:
         """Return the estimate as JSON."""
-        head = None if self.head is None else self.head._asdict()
         how = {"method": "classes left out in turn", "limit": LIMIT_OF_ESTIMATE}
-        return {**asdict(self), "head": head, **how}
+        return {**asdict(self), **how}
 
 
 def score_folds(
@@ -173,18 +155,6 @@ def choose_candidate(
     )
 
 
-def compare_heads(with_poses: Estimate, upright: Estimate) -> Estimate:
-    """Return the estimate of the better head of two that were trained with rotations and without.
-
-    With them is the paper's way, and preferred where left-out classes do not speak against it by
-    more than chance would explain.
-    """
-    aurocs = upright.classes.values(), with_poses.classes.values()
-    if _is_clearly_better(*aurocs, standard_errors=STANDARD_ERRORS_OF_A_HEAD):
-        return replace(upright, head=HeadEstimate("none", with_poses.auroc))
-    return replace(with_poses, head=HeadEstimate("task", upright.auroc))
-
-
 def comparable(scores: Sequence[FoldScores], candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates that left-out classes can be told apart by, in every fold.
 
@@ -222,10 +192,8 @@ def _aurocs_by_class(
     return aurocs
 
 
-def _is_clearly_better(
-    best: Iterable[float], other: Iterable[float], standard_errors: float = 1.0
-) -> bool:
+def _is_clearly_better(best: Iterable[float], other: Iterable[float]) -> bool:
     """Return whether the mean difference of the AUROC over the classes is no matter of luck."""
     differences = np.subtract(list(best), list(other))
-    by_luck = standard_errors * differences.std() / np.sqrt(len(differences))
-    return bool(differences.mean() > max(by_luck, SMALLEST_DIFFERENCE))
+    standard_error = differences.std() / np.sqrt(len(differences))
+    return bool(differences.mean() > max(standard_error, SMALLEST_DIFFERENCE))

@@ -23,7 +23,7 @@ from oddone.features import embed_once
 from oddone.fusion import average
 from oddone.progress import Progress
 from oddone.rng import stream
-from oddone.selection.candidates import CANDIDATES, DISTANCE, Candidate, FittedRules
+from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
 from oddone.selection.estimate import (
     Estimate,
     FoldScores,
@@ -33,10 +33,14 @@ from oddone.selection.estimate import (
     score_folds,
     standardise,
 )
-from oddone.selection.folds import folds_of_images, folds_to_compare
-from oddone.selection.head import DIM, HIDDEN, UPRIGHT
-from oddone.selection.rotations import compare_rotations
+from oddone.selection.folds import MOST_FOLDS, folds_of_classes, folds_of_images
+from oddone.selection.head import DIM, HIDDEN
 from oddone.transforms import one_view, rotations_and_mirrors
+
+MOST_LEFT_OUT = 2000
+"""Images that rules are compared with; more would take minutes, and change little."""
+FOLDS_WITH_HEADS = 5
+"""A head takes seconds, so classes are left out some at a time."""
 
 
 class FrozenFit(NamedTuple):
@@ -73,8 +77,7 @@ def fit_frozen(
         with a head that was learned the distance.
     learn_head
         Whether MCL trains a head on the features of rotated and mirrored images, eight of each, to
-        measure distances in; without the rotated ones where left-out classes are told apart clearly
-        better so.
+        measure distances in.
     false_alarms
         The share of normal images that may be called anomalous.
     per_class
@@ -91,19 +94,12 @@ def fit_frozen(
     indices = training_indices(trained, source, None)
     labels = torch.from_numpy(source.labels)
     _check_counts(source)
-    if rule is not None:
-        candidates: tuple[Candidate, ...] = (candidate_by_name(rule),)
-    else:
-        candidates = (DISTANCE,) if learn_head else CANDIDATES
+    if learn_head and rule is None:
+        rule = "distance"  # what the head is for: leaving classes out would not see its worth
+    candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
     views = rotations_and_mirrors if learn_head else one_view
     features = embed_once(trained, views, source, indices, progress=progress)
-    if learn_head:
-        candidate = _without_leaving_out(candidates, len(source.classes))
-        estimate = compare_rotations(features, labels, source.classes, candidate, progress)
-        if estimate is not None and estimate.without_rotations:
-            features = features[UPRIGHT]
-    else:
-        candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
+    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
     probed = _chosen(labels, MOST_PROBED, "references")
     fitted = FittedRules.fit(features[:, probed], labels[probed])
     scores = _cross_validate(features, labels, progress)
@@ -154,8 +150,11 @@ def _choose(
     progress: Progress | None,
 ) -> tuple[Candidate, Estimate | None]:
     """Return the rule that is best at classes that are left out, and how good it is at that."""
-    folds = folds_to_compare(labels.numpy())
-    scores = score_folds(features, labels, folds, progress)
+    chosen = _chosen(labels, MOST_LEFT_OUT, "leave out")
+    some = labels[chosen]
+    most = FOLDS_WITH_HEADS if len(features) > 1 else MOST_FOLDS
+    folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"), most=most)
+    scores = score_folds(features[:, chosen], some, folds, progress)
     usable = comparable(scores, candidates)
     if not usable:
         return _without_leaving_out(candidates, len(classes)), None

@@ -6,13 +6,8 @@ import numpy as np
 import torch
 from jaxtyping import Int, Int64
 
-from oddone.detector.fitting import choose_evenly
-from oddone.rng import stream
-
 LEAST_FOLDS, MOST_FOLDS = 5, 10
 IMAGE_FOLDS = 5
-MOST_LEFT_OUT = 2000
-"""Images that are compared; more would take minutes, and change little."""
 
 
 class Fold(NamedTuple):
@@ -57,14 +52,6 @@ def folds_of_classes(
         for fold in range(n_folds)
     ]
     return [fold for fold in folds if len(fold.held_out) + len(fold.left_out) > 0]
-
-
-def folds_to_compare(labels: Int[np.ndarray, " images"], *, most: int = MOST_FOLDS) -> list[Fold]:
-    """Return folds of the classes of some images, the same whatever is compared by them."""
-    chosen = choose_evenly(labels, MOST_LEFT_OUT, generator=stream(0, "leave out"))
-    generator = stream(0, "folds of classes")
-    folds = folds_of_classes(labels[chosen], generator=generator, most=most)
-    return [Fold(*(chosen[part] for part in fold)) for fold in folds]
 
 
 def folds_of_images(

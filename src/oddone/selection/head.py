@@ -9,10 +9,7 @@ from torch.optim import AdamW
 
 from oddone.encoders.network import Centre, projection_head
 from oddone.losses import MCLSettings, mcl_loss
-from oddone.transforms import rotations_and_mirrors
 
-UPRIGHT = [0, rotations_and_mirrors.n_poses]
-"""Of the views of `rotations_and_mirrors`, those that train a head without rotations."""
 HIDDEN = 512
 DIM = 128
 STEPS = 400
@@ -31,16 +28,15 @@ def train_head(
     """Return a head that MCL has trained on the features of mirrored, and mostly rotated, images.
 
     An image and its mirrored copy in the same pose are the two views of a parent. The other poses
-    of a class are pushed away, and so, in the end, is what only resembles the class. Where there
-    are no other poses, classes are pushed away by each other alone.
+    of a class are pushed away, and so, in the end, is what only resembles the class.
     docs/decisions/0012-rules-by-leaving-classes-out.md has the measurements that led to the
     constants.
 
     Parameters
     ----------
     features
-        Those of the views of `rotations_and_mirrors`, or of the two `UPRIGHT` ones alone: first
-        each pose, then each of them mirrored. They are of unit length.
+        Those of the views of `rotations_and_mirrors`: first each pose, then each of them mirrored.
+        They are of unit length.
     labels
         The class of each image.
     generator
