@@ -126,9 +126,25 @@ def test_numbers_of_other_images_are_refused(
         EarlierRecords.read([path], ONE_MINUTE, change(toy_sets()))
 
 
-def test_records_of_another_table_or_of_unknown_networks_are_refused(tmp_path: Path) -> None:
+def test_another_table_has_the_numbers_of_what_it_shares(tmp_path: Path) -> None:
+    """MCL with SEI is a row of both, and what paper-aux calls MCL + Aux is the same network."""
+    main, aux = (
+        replace(table, rows=tuple(row for row in table.rows if row.recipe.name == "MCL"))
+        for table in (TOY_TABLES["paper-main"], TOY_TABLES["paper-aux"])
+    )
+    before = filled_by(toy_bench(tmp_path, Counting()), main)
+    bench = going_on(tmp_path, Counting(), before)
+    said: list[str] = []
+    after = filled_by(replace(bench, announce=said.append), aux)
+    assert said[0] == "taken over from earlier records: 1 of 2 results"
+    alone = filled_by(toy_bench(tmp_path, Counting()), aux)
+    assert after.rows == alone.rows
+    assert len(after.models) == 1
+
+
+def test_records_with_other_averages_or_of_unknown_networks_are_refused(tmp_path: Path) -> None:
     path = write_record(tmp_path, made_up_record("paper-sei"))
-    with pytest.raises(SettingsError, match="a record of the table paper-sei, and this is scaling"):
+    with pytest.raises(SettingsError, match="paper-sei has not the same averages .* as scaling"):
         EarlierRecords.read([path], ONE_MINUTE, toy_sets())
     path = write_record(tmp_path, made_up_record("scaling"))
     with pytest.raises(DataError, match="does not say which networks"):

@@ -1,7 +1,7 @@
-"""Numbers that other records have already, made on another machine or on another day.
+"""Numbers that other records have already, of another machine, another day or another table.
 
 A network is named by a hash of all that decides what it learns (`Bench.key`), so numbers are taken
-over only where the same network would be trained, to the step, and would score the same images.
+over only where the same network, to the step, would score the same images in the same way.
 """
 
 import json
@@ -21,26 +21,26 @@ from oddone.bench.record import (
 )
 from oddone.bench.sets import BenchImages
 from oddone.bench.step_costs import StepCost, without_length
-from oddone.bench.tables import Row, Table
+from oddone.bench.tables import TABLES, Row, Table
 from oddone.errors import DataError, SettingsError
 from oddone.training.settings_file import to_dict
 
 
 @dataclass(frozen=True)
 class EarlierRecords:
-    """Records of one table, whose numbers need not be measured again."""
+    """Records whose numbers need not be measured again."""
 
     records: tuple[Record, ...] = ()
 
     @staticmethod
     def read(paths: Iterable[Path], table: Table, sets: BenchImages) -> "EarlierRecords":
-        """Return the records in some files, if they are of this table and of these images."""
+        """Return the records in some files, if this table can have their numbers."""
         records = {path: read_record(path) for path in paths}
         for path, record in records.items():
-            if record.table != table.name:
+            if TABLES[record.table].averages != table.averages:
                 raise SettingsError(
-                    f"--earlier {path}: a record of the table {record.table}, and this is "
-                    f"{table.name}; name a record of this table"
+                    f"--earlier {path}: the table {record.table} has not the same averages over "
+                    f"OOD sets as {table.name}; name a record of {table.name}"
                 )
             if not any(row.keys for row in record.rows):
                 raise DataError(
@@ -52,11 +52,9 @@ class EarlierRecords:
 
     def result(self, row: Row, key: str) -> ResultRecord | None:
         """Return what a row's scoring by a network gave, if a record says it."""
-        for record in self.records:
-            for found in record.rows:
-                same = (found.names, found.minutes) == (row.names, row.minutes)
-                if same and found.scoring == row.scoring.description and key in found.keys:
-                    return found.results[found.keys.index(key)]
+        for found in (found for record in self.records for found in record.rows):
+            if found.scoring == row.scoring.description and key in found.keys:
+                return found.results[found.keys.index(key)]
         return None
 
     def networks(self, keys: Iterable[str]) -> list[NetworkRecord]:

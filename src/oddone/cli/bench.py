@@ -107,8 +107,8 @@ def bench(
     outliers
         Images to train outlier exposure with; its row is left out unless set.
     earlier
-        A record of the same table, of another machine or day, whose numbers are taken over instead
-        of measured again; may be given several times.
+        A record of another machine, day or table, whose numbers are taken over where they would be
+        measured again; may be given several times.
     """
     asked = BenchOptions(
         data, scale, minutes, seeds, train, limit, ind, test, ood, outliers, earlier
