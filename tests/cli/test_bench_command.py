@@ -116,6 +116,31 @@ def test_methods_are_compared_by_minutes_bit_by_bit(
     assert record["command"].endswith("--no-train")
 
 
+def test_a_record_of_another_machine_is_gone_on_from(
+    run_oddone: Run, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oddone.cli.bench.measure_step", lambda *_: 120.0)
+    few = ("--minutes", "1", "--limit", "8")
+    assert run_oddone("bench", "scaling", *words, *few)[0] == 0
+    (path,) = records_in(tmp_path)
+    elsewhere = [*words[:-1], str(tmp_path / "elsewhere")]
+    going_on = ("bench", "scaling", *elsewhere, "--earlier", str(path), "--no-train")
+    code, printed, told = run_oddone(*going_on, *few)
+    assert code == 0
+    assert "taken over from earlier records: 6 of 6 results" in told
+    assert "scoring" not in told
+    assert "With numbers of earlier records" in printed
+    before, after = (
+        json.loads(file.read_text())
+        for file in (path, *(tmp_path / "elsewhere").glob("*-bench-*.json"))
+    )
+    assert after["rows"] == before["rows"]
+    assert after["command"].endswith("--earlier RECORD --no-train")
+    code, _, told = run_oddone(*going_on, "--minutes", "1")
+    assert code == 2
+    assert "other images (test images, textures, cifar100)" in " ".join(told.split())
+
+
 def test_without_cifar10_the_fix_is_named(run_oddone: Run, tmp_path: Path) -> None:
     code, _, told = run_oddone(
         "bench", "paper-sei", "--data", str(tmp_path), "--out", str(tmp_path / "bench")
