@@ -207,3 +207,14 @@ def test_a_network_that_another_process_trains_is_left_out_for_now(tmp_path: Pat
     assert len(filled.rows) == 5
     assert filled.left_out[-1] == "SupCLR 1: seed 0 not trained yet"
     assert len(bench.fill(table).rows) == 6
+
+
+def test_minutes_of_fitting_a_detector_are_not_silent(tmp_path: Path) -> None:
+    table = scaling((1.0,))
+    upright = replace(
+        table, rows=tuple(row for row in table.rows if row.names[0] == "MCL, upright views")
+    )
+    told: set[str] = set()
+    bench = toy_bench(tmp_path, Counting())
+    replace(bench, progress=lambda _done, _total, what: told.add(what)).fill(upright)
+    assert "fitting" in told

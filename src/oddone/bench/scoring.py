@@ -41,8 +41,8 @@ class Baseline:
     """Another method of `oddone.baselines`."""
 
     description: str
-    build: Callable[[TrainedNetwork, ImageSet], Scorer]
-    """From a network and its training images to a scorer."""
+    build: Callable[[TrainedNetwork, ImageSet, Progress], Scorer]
+    """From a network, its training images, and who is told how far that is, to a scorer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ class AsTrained:
 
     def of(self, run: RunDirectory) -> Baseline:
         """Return the rule for the network of one run."""
-        return Baseline(self.description, lambda _, training: fit_run(run, training))
+        return Baseline(
+            self.description,
+            lambda _, training, progress: fit_run(run, training, progress=progress),
+        )
 
 
 UPRIGHT_MEAN = DetectorSettings(
@@ -90,7 +93,7 @@ def score_sets(
             by_set = distances[rule.representation]
             verdicts[rule] = {name: decide(rule.fuse(each)) for name, each in by_set.items()}
         else:
-            scorer = rule.build(trained, training)
+            scorer = rule.build(trained, training, progress)
             verdicts[rule] = {
                 name: score_images(
                     scorer, images, progress=progress, description=f"{rule.description}: {name}"

@@ -111,17 +111,27 @@ METRICS_COLUMNS = (
     Column("aupr_out", "cifar100"),
 )
 
-MSP = Baseline("maximum softmax", lambda trained, _: baselines.msp(trained))
-ENERGY = Baseline("energy", lambda trained, _: baselines.energy(trained))
-ODIN = Baseline("ODIN", lambda trained, _: baselines.odin(trained))
-MAHALANOBIS = Baseline("Mahalanobis of Lee et al.", baselines.mahalanobis)
-MDS = Baseline("Mahalanobis, last layer", baselines.mds)
-NEIGHBOURS = Baseline("nearest neighbours", baselines.nearest_neighbours)
-ROTATION = Baseline("rotation", lambda trained, _: baselines.rotation(trained))
-ROTATION_SEI = Baseline("rotation with SEI", lambda trained, _: baselines.rotation_sei(trained))
+MSP = Baseline("maximum softmax", lambda trained, *_: baselines.msp(trained))
+ENERGY = Baseline("energy", lambda trained, *_: baselines.energy(trained))
+ODIN = Baseline("ODIN", lambda trained, *_: baselines.odin(trained))
+MAHALANOBIS = Baseline(
+    "Mahalanobis of Lee et al.",
+    lambda trained, training, _: baselines.mahalanobis(trained, training),
+)
+MDS = Baseline(
+    "Mahalanobis, last layer", lambda trained, training, _: baselines.mds(trained, training)
+)
+NEIGHBOURS = Baseline(
+    "nearest neighbours",
+    lambda trained, training, _: baselines.nearest_neighbours(trained, training),
+)
+ROTATION = Baseline("rotation", lambda trained, *_: baselines.rotation(trained))
+ROTATION_SEI = Baseline("rotation with SEI", lambda trained, *_: baselines.rotation_sei(trained))
 UPRIGHT = Baseline(
     "distance of the mean of six upright views, features",
-    lambda trained, training: Detector.fit(trained, training, UPRIGHT_MEAN),
+    lambda trained, training, progress: Detector.fit(
+        trained, training, UPRIGHT_MEAN, progress=progress
+    ),
 )
 
 PLAIN = ClassDistance()
