@@ -150,7 +150,9 @@ def joined(join_seconds: float = JOIN_SECONDS) -> Iterator[None]:
     except BaseException as error:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on, it ends by itself
-        is_first_to_fail, keeps_store, size = _is_first_to_fail(store), is_first(), count()
+        is_first_to_fail, keeps_store, size = _is_first_to_fail(), is_first(), count()
+        with suppress(RuntimeError):  # the process that kept the store is gone
+            store.add("failures", 1)
         dist.destroy_process_group()  # which the others notice
         if keeps_store:
             _wait_for_failures(store, size)
@@ -223,9 +225,15 @@ def _end_with_parent(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _is_first_to_fail(store: Any) -> bool:
+def _is_first_to_fail() -> bool:
+    """Return whether no other process failed before this one, and note that it fails.
+
+    Whoever tells others of a failure asks this before, or one of them could be first, and say that
+    another one has failed instead of why.
+    """
+    store, own = dist.distributed_c10d._get_default_store(), f"process {rank()}"  # noqa: SLF001
     try:
-        return bool(store.add("failures", 1) == 1)
+        return bool(store.compare_set("first to fail", "", own).decode() == own)
     except RuntimeError:  # the process that kept the store is gone
         return True
 
@@ -378,6 +386,8 @@ def in_turn(*, on_each_machine: bool = False) -> Iterator[None]:
         outcome = "done"
     finally:
         if goes_first:
+            if outcome == "failed":
+                _is_first_to_fail()
             store.set(key, outcome)
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from comparing import begun, losses
 from group_cases import CASES, DTYPES, SIZES, fit, normalise, run_settings, step_of
+from groups import free_ports, run_group
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -123,6 +124,12 @@ def test_an_error_in_one_process_is_raised_once(groups: Path) -> None:
     told = sorted(path.name for path in (groups / "2").glob("* [01].txt"))
     # The one that was left may find the notes of the others gone with the process that kept them.
     assert told in (["failed 1.txt", "silent 0.txt"], ["failed 0.txt", "failed 1.txt"])
+
+
+def test_who_fails_in_its_turn_says_why_however_slowly_it_leaves(tmp_path: Path) -> None:
+    run_group(2, "turn_member.py", str(tmp_path), *map(str, free_ports(1)))
+    assert (tmp_path / "failed 0.txt").read_text() == "the disk is full; free some of it"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["failed 0.txt", "silent 1.txt"]
 
 
 def test_a_process_that_finds_no_others_says_where_it_looked(groups: Path) -> None:
