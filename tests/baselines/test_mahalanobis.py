@@ -12,7 +12,7 @@ from oddone.baselines import mahalanobis, mds
 from oddone.baselines.mahalanobis import Layers, layer_features
 from oddone.data import ImageSet
 from oddone.detector import ViewEmbedder
-from oddone.encoders import TrainedNetwork, resnet10
+from oddone.encoders import PoolNet, TrainedNetwork, resnet10
 from oddone.errors import DataError, SettingsError
 from oddone.transforms import one_view
 from runs import tiny_source
@@ -150,6 +150,17 @@ def test_the_last_layer_is_the_features() -> None:
         layers = list(layer_features(trained.network.encoder, rows))
         torch.testing.assert_close(layers[-1], trained.network(rows).features)
     assert [layer.shape[1] for layer in layers] == [2, 4, 8, 16]
+
+
+def test_every_block_of_a_poolnet_is_a_layer() -> None:
+    encoder = PoolNet((3, 4, 5)).eval()
+    rows = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        layers = list(layer_features(encoder, rows))
+        maps = encoder.blocks[0](encoder.activation(encoder.patches(rows)))
+        torch.testing.assert_close(layers[0], maps.flatten(2).mean(dim=2))
+        torch.testing.assert_close(layers[1], encoder(rows)[:, 5:])  # the features' second part
+    assert [layer.shape[1] for layer in layers] == [3, 4, 5]
 
 
 def test_an_invertible_change_of_the_features_hardly_matters() -> None:

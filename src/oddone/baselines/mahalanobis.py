@@ -26,7 +26,7 @@ from oddone.detector.fitting import (
     fit_statistics,
     training_indices,
 )
-from oddone.encoders import ResNet, TrainedNetwork
+from oddone.encoders import PoolNet, ResNet, TrainedNetwork
 from oddone.rng import stream
 from oddone.scoring import ImageBatch, process_batches
 from oddone.transforms import one_view
@@ -205,11 +205,14 @@ def layer_features(
     encoder: nn.Module, rows: Float[Tensor, "rows 3 height width"]
 ) -> Iterator[Float[Tensor, "rows dim"]]:
     """Yield the mean over the pixels of each stage's maps, or all that is known: the features."""
-    if not isinstance(encoder, ResNet):
+    if isinstance(encoder, ResNet):
+        maps, stages = encoder.stem(rows), encoder.stages
+    elif isinstance(encoder, PoolNet):
+        maps, stages = encoder.activation(encoder.patches(rows)), encoder.blocks
+    else:
         yield encoder(rows)
         return
-    maps = encoder.stem(rows)
-    for stage in encoder.stages:
+    for stage in stages:
         maps = stage(maps)
         yield maps.mean(dim=(2, 3))
 
