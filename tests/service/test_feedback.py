@@ -14,7 +14,12 @@ from starlette.testclient import TestClient
 
 from oddone.detector import Detector
 from oddone.errors import ArtifactError, DataError, SettingsError
-from oddone.service.feedback import Feedback, FeedbackStore, read_confirmed
+from oddone.service.feedback import (
+    Feedback,
+    FeedbackStore,
+    read_confirmed,
+    use_write_ahead_log,
+)
 from oddone.service.recalibration import calibrate_by_feedback
 from small_detector import fitted
 
@@ -53,6 +58,39 @@ def test_services_that_begin_at_once_share_a_new_file(tmp_path: Path) -> None:
             added = [services.submit(begin) for _ in range(4)]
         assert sorted(each.result() for each in added) == [1, 2, 3, 4]
         assert read_confirmed(path, "digest").last == 4
+
+
+class BusyFile:
+    """A connection whose first statements fail."""
+
+    def __init__(self, failures: int, code: int) -> None:
+        self.failures, self.code = failures, code
+
+    def execute(self, _statement: str) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
+def test_a_file_that_others_switch_is_waited_for_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    busy = BusyFile(3, code)
+    use_write_ahead_log(busy)  # type: ignore[arg-type]
+    assert busy.failures == -1
+    monkeypatch.setattr("oddone.service.feedback.SECONDS_TO_WAIT", 0.1)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        use_write_ahead_log(BusyFile(10**9, code))  # type: ignore[arg-type]
+
+
+def test_a_file_that_fails_otherwise_is_not_tried_again() -> None:
+    broken = BusyFile(1, sqlite3.SQLITE_IOERR)
+    with pytest.raises(sqlite3.OperationalError):
+        use_write_ahead_log(broken)  # type: ignore[arg-type]
+    assert broken.failures == 0
 
 
 def test_feedback_has_the_verdict_of_the_service_and_the_digest_of_the_picture(

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ APPLICATION_ID = 0x0DD0E
 FORMAT = 1
 SECONDS_TO_WAIT = 10.0
 """For another process that writes to the same file."""
+SECONDS_BETWEEN_TRIES = 0.02
+PRIMARY_CODE = 0xFF
+"""The bits of SQLite's error codes that say what kind of error it is."""
 
 _TABLES = f"""
 begin immediate;
@@ -85,7 +89,7 @@ class FeedbackStore:
             self._connection = sqlite3.connect(
                 path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("pragma journal_mode = wal")
+            use_write_ahead_log(self._connection)
             self._connection.execute("pragma synchronous = full")
             _make_tables(self._connection, path)
 
@@ -143,6 +147,25 @@ def read_confirmed(
         raise DataError(f"{path} has scores that are no numbers; keep feedback in another file")
     scores, labels = [score for score, _ in rows], [label for _, label in rows]
     return ConfirmedScores(scores, labels, store, last)
+
+
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer of a file not wait for each other.
+
+    Where several services switch a new file at the same moment, SQLite tells some of them at once
+    that it is busy, however long the connection would wait.
+    """
+    deadline = time.monotonic() + SECONDS_TO_WAIT
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & PRIMARY_CODE == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        else:
+            return
 
 
 def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
