@@ -60,18 +60,20 @@ def test_services_that_begin_at_once_share_a_new_file(tmp_path: Path) -> None:
         assert read_confirmed(path, "digest").last == 4
 
 
-class BusyFile:
+class BusyFile(sqlite3.Connection):
     """A connection whose first statements fail."""
 
     def __init__(self, failures: int, code: int) -> None:
+        super().__init__(":memory:")
         self.failures, self.code = failures, code
 
-    def execute(self, _statement: str) -> None:
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
         self.failures -= 1
         if self.failures >= 0:
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = self.code
             raise error
+        return super().execute(statement, *values)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
@@ -79,17 +81,17 @@ def test_a_file_that_others_switch_is_waited_for_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     busy = BusyFile(3, code)
-    use_write_ahead_log(busy)  # type: ignore[arg-type]
+    use_write_ahead_log(busy)
     assert busy.failures == -1
     monkeypatch.setattr("oddone.service.feedback.SECONDS_TO_WAIT", 0.1)
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        use_write_ahead_log(BusyFile(10**9, code))  # type: ignore[arg-type]
+        use_write_ahead_log(BusyFile(10**9, code))
 
 
 def test_a_file_that_fails_otherwise_is_not_tried_again() -> None:
     broken = BusyFile(1, sqlite3.SQLITE_IOERR)
     with pytest.raises(sqlite3.OperationalError):
-        use_write_ahead_log(broken)  # type: ignore[arg-type]
+        use_write_ahead_log(broken)
     assert broken.failures == 0
 
 
