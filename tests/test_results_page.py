@@ -142,7 +142,7 @@ def test_a_table_without_a_record_is_left_out() -> None:
     assert {each.ordering.table for each in compared(records)} == {"paper-mcl"}
     text = page({"record.json": records[0]})
     assert "SPA above none" in text
-    assert "SupCLR" not in text.split("## The tables")[0]
+    assert "MCL above SupCLR" not in text.split("## The tables")[0]
     assert "oddone bench paper-sei" not in text
 
 
@@ -218,7 +218,7 @@ def test_methods_by_minutes_have_a_section_and_a_picture(
     write_record(tmp_path, made_up("paper-mcl"))
     results_page.main()
     text = results_page.PAGE.read_text()
-    assert "## What another minute buys\n\nHere every method has its own recipe" in text
+    assert "## What another minute buys\n\n![Curves over minutes" in text
     assert "\n\n![Curves over minutes. The highest" in text
     assert "](images/scaling.svg)" in text
     assert "- What a doubling of the minutes buys, points of accuracy: cross-entropy +1.0" in text
@@ -229,3 +229,20 @@ def test_methods_by_minutes_have_a_section_and_a_picture(
 
 def test_without_methods_by_minutes_there_is_no_section_on_them() -> None:
     assert "another minute" not in page({"record.json": made_up("paper-mcl")})
+
+
+def test_tables_that_are_older_than_the_recipes_are_named() -> None:
+    today = replace(made_up("paper-aux"), scale_words="poolnet-wide and 5 minutes")
+    assert "Older than the recipes" not in page({"a": today})
+    both = page({"a": today, "b": made_up("paper-sei"), "c": made_up("paper-mcl")})
+    assert "**Older than the recipes:** paper-sei, paper-mcl. There every method" in both
+
+
+def test_a_newer_record_stands_for_its_table_unless_it_has_fewer_rows(tmp_path: Path) -> None:
+    whole = made_up("paper-aux")
+    older, newer = (write_record(tmp_path, whole) for _ in range(2))
+    older = older.rename(tmp_path / "2026-11-16-010000-bench-paper-aux-cpu.json")
+    assert list(results_page.newest_records(tmp_path)) == [newer.name]
+    part = write_record(tmp_path, replace(whole, rows=whole.rows[:2]))
+    part.rename(tmp_path / "2099-01-01-010000-bench-paper-aux-cpu.json")
+    assert list(results_page.newest_records(tmp_path)) == [newer.name]
