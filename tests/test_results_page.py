@@ -240,8 +240,9 @@ def test_tables_that_are_older_than_the_recipes_are_named() -> None:
 
 def test_a_newer_record_stands_for_its_table_unless_it_has_fewer_rows(tmp_path: Path) -> None:
     whole = made_up("paper-aux")
-    older, newer = (write_record(tmp_path, whole) for _ in range(2))
-    older = older.rename(tmp_path / "2026-11-16-010000-bench-paper-aux-cpu.json")
+    older = write_record(tmp_path, whole)
+    older.rename(tmp_path / "2026-11-16-010000-bench-paper-aux-cpu.json")
+    newer = write_record(tmp_path, whole)
     assert list(results_page.newest_records(tmp_path)) == [newer.name]
     part = write_record(tmp_path, replace(whole, rows=whole.rows[:2]))
     part.rename(tmp_path / "2099-01-01-010000-bench-paper-aux-cpu.json")
