@@ -71,6 +71,18 @@ def test_what_was_measured_holds_for_all_seeds_and_lengths_and_is_not_measured_a
     assert in_steps(longer.settings, cost) == replace(longer.settings, minutes=None, steps=1200)
 
 
+def test_minutes_stay_those_of_the_machine_that_was_measured_first(tmp_path: Path) -> None:
+    """The second machine takes half as long for MCL, so its SupCLR counts twice."""
+    mcl, supclr = in_minutes(recipes.MCL), in_minutes(recipes.SUPCLR)
+    costs(tmp_path, Measuring(MCL=[2.0] * ROUNDS)).find([mcl], print)
+    measuring = Measuring(MCL=[9.0, 1.0, 1.5], SupCLR=[3.0, 0.75, 9.0])
+    known_costs = costs(tmp_path, measuring)
+    known_costs.find([mcl, supclr], print)
+    assert measuring.order == ["SupCLR", "MCL"] * ROUNDS
+    found = [known_costs.known(each) for each in (mcl, supclr)]
+    assert [each and each.processor_seconds for each in found] == [2.0, 1.5]
+
+
 def test_outliers_have_a_cost_of_their_own(tmp_path: Path) -> None:
     exposed = in_minutes(recipes.OUTLIER_EXPOSURE)
     measuring = Measuring(**{"outlier exposure": [5.0] * ROUNDS})

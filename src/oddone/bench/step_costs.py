@@ -126,6 +126,8 @@ class StepCosts:
         """Measure what is not known yet: in turns, and the least of several rounds.
 
         Others who use the machine can only lengthen a step, and in turns they lengthen all alike.
+        Where other recipes have a cost already, perhaps of a faster machine, one of them is
+        measured again, and all costs are scaled so that its own stays: minutes are then the same.
         """
         missing = {self.path_of(each): each for each in plans if self.known(each) is None}
         if not missing:
@@ -133,14 +135,21 @@ class StepCosts:
         announce(f"measuring what a step costs: {len(missing)} recipes")
         self.folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(self.folder):
-            seconds: Mapping[Path, list[float]] = {path: [] for path in missing}
-            for _ in range(ROUNDS):
-                for path, wanted in missing.items():
-                    outliers = self.outliers if wanted.outliers else None
-                    seconds[path].append(self.measure(wanted, self.training, outliers))
+            kept = next(((each, cost) for each in plans if (cost := self.known(each))), None)
+            least = self._least_seconds([*missing.values(), *(kept[:1] if kept else ())])
+            scale = kept[1].processor_seconds / least[self.path_of(kept[0])] if kept else 1.0
             for path, wanted in missing.items():
-                cost = StepCost(wanted.name, min(seconds[path]), machine().processor, now())
+                cost = StepCost(wanted.name, scale * least[path], machine().processor, now())
                 write_json(path, msgspec.to_builtins(cost))
+
+    def _least_seconds(self, plans: Sequence[Plan]) -> dict[Path, float]:
+        """Return the least that a step of each plan cost in several rounds."""
+        seconds: Mapping[Path, list[float]] = {self.path_of(each): [] for each in plans}
+        for _ in range(ROUNDS):
+            for each in plans:
+                outliers = self.outliers if each.outliers else None
+                seconds[self.path_of(each)].append(self.measure(each, self.training, outliers))
+        return {path: min(each) for path, each in seconds.items()}
 
 
 def without_length(settings: Mapping[str, Any]) -> dict[str, Any]:
