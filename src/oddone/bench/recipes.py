@@ -1,7 +1,7 @@
 """How the networks that the tables compare are trained, and the scales at which they are.
 
 Every method has settings of its own at each scale, from `oddone.presets` or, for SupCLR and CSI,
-from their papers (`_supclr`, `_csi`).
+from their papers (`supclr_as_printed`, `csi_as_printed`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,8 +57,8 @@ def paper_scale() -> Scale:
     methods: dict[Method, TrainSettings] = {
         "mcl": whole,
         "cross-entropy": presets.paper_classifier(),
-        "supclr": _supclr(supclr),
-        "csi": _csi(csi),
+        "supclr": supclr_as_printed(supclr),
+        "csi": csi_as_printed(csi),
         "default": whole,
     }
     return Scale("paper", words, methods, whole, after, "resnet18")
@@ -87,8 +87,8 @@ def cpu_scale(minutes: float) -> Scale:
     methods: dict[Method, TrainSettings] = {
         "mcl": whole,
         "cross-entropy": classifier,
-        "supclr": _supclr(whole),
-        "csi": _csi(whole),
+        "supclr": supclr_as_printed(whole),
+        "csi": csi_as_printed(whole),
         "default": default,
     }
     return Scale("cpu", words, methods, half, after, whole.model.encoder_name)
@@ -105,7 +105,7 @@ def scaling_scale(minutes: Sequence[float]) -> Scale:
     return replace(scales[-1], words=f"{words}; as many minutes of two cores as the row says")
 
 
-def _supclr(scale: TrainSettings) -> TrainSettings:
+def supclr_as_printed(scale: TrainSettings) -> TrainSettings:
     """Return SupCLR as its authors train it on CIFAR-10, with the network and batch of a scale.
 
     Khosla et al., "Supervised Contrastive Learning" (2020), and their code: temperature 0.1; SGD
@@ -129,7 +129,7 @@ def _supclr(scale: TrainSettings) -> TrainSettings:
     )
 
 
-def _csi(scale: TrainSettings) -> TrainSettings:
+def csi_as_printed(scale: TrainSettings) -> TrainSettings:
     """Return CSI with labels as its authors train it, with the network and batch of a scale.
 
     Tack et al., "CSI: Novelty Detection via Contrastive Learning on Distributionally Shifted
