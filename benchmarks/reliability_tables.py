@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from pages import RELIABILITY, Record, by_date, made_on, newest, table
+from pages import RELIABILITY, Record, by_date, link_from, made_on, newest, table
 from torture import summed
 
 
@@ -25,16 +25,29 @@ def faults_table() -> str:
         names = ", ".join(name.removeprefix(f"{kind}: ") for name, _ in members)
         tried, failed = (sum(row[column] for _, row in members) for column in ("tried", "failed"))
         rows.append((kind, "" if kind == "all" else names, f"{tried:,}", f"{failed:,}"))
-    sources = " ".join(
-        f"{record['part'] or 'All'}: {_extent(record)}. {made_on(RELIABILITY, record)}"
-        for record in records.values()
+    sources = [_source(record) for record in records.values()]
+    return table(
+        ["fault", "of or with", "times", "failed"],
+        rows,
+        table(["tests", "of the long form", "on", "seed", "record"], sources, "").rstrip("\n"),
     )
-    return table(["fault", "of or with", "times", "failed"], rows, sources)
+
+
+def _source(record: Record) -> list[str]:
+    """Return which tests a record is of, how much of them, and on what they ran."""
+    machine = record["machine"]
+    return [
+        record["part"] or "all",
+        _extent(record),
+        f"{machine['processor']}, {machine['system']}",
+        str(record["seed"]),
+        link_from(RELIABILITY, record),
+    ]
 
 
 def _extent(record: Record) -> str:
     """Return how much of the long form a record is of."""
-    share = f"{record['share']:.0%} of the long form"
+    share = f"{record['share']:.0%}"
     failed = any(row["failed"] for row in record["trials"].values())
     return share if record["passed"] or failed else f"{share}, stopped before its end"
 

@@ -49,15 +49,16 @@ def test_the_faults_that_were_tried_are_a_table_with_their_sums(results: Path) -
     write_torture(trials, passed=False)
     lines = reliability_tables.faults_table().splitlines()
     assert lines[2:4] == ["| kill | fit, train | 1,234 | 5 |", "| all |  | 1,234 | 5 |"]
-    assert lines[-1].startswith("kill: 50% of the long form. On an ")
+    assert lines[5] == "| tests | of the long form | on | seed | record |"
+    assert lines[-1].startswith("| kill | 50% | ")
     (path,) = results.iterdir()
-    assert lines[-1].endswith(f"record: [torture](../results/{path.name}).")
+    assert lines[-1].endswith(f" | 0 | [torture](../results/{path.name}) |")
 
 
 def test_a_record_of_faults_without_a_failure_that_did_not_pass_was_stopped(results: Path) -> None:
     write_torture({"kill: fit": {"tried": 12, "failed": 0}}, passed=False)
     *_, source = reliability_tables.faults_table().splitlines()
-    assert source.startswith("kill: 50% of the long form, stopped before its end. On an ")
+    assert source.startswith("| kill | 50%, stopped before its end | ")
     assert len(list(results.iterdir())) == 1
 
 
