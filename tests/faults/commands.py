@@ -28,6 +28,10 @@ TRAIN_OPTIONS = (
 )
 
 
+CHECKPOINTS = "/checkpoints/"
+"""Only the last two are kept, so that older ones go as a run goes on."""
+
+
 @dataclass(frozen=True)
 class Command:
     """A command line, in which INPUTS and WORK stand for the two folders."""
@@ -244,6 +248,13 @@ def check_old_or_new(between: Contents, old: Contents, new: Contents) -> None:
             assert content in allowed, f"{name} is neither what it was nor what it will be"
 
 
+def check_kept(between: Contents, old: Contents, new: Contents) -> None:
+    """Check that all files that were there are, as they were or as they will be."""
+    check_old_or_new(between, old, new)
+    gone = [name for name in old if name not in between and CHECKPOINTS not in name]
+    assert not gone, gone
+
+
 def check_again(stage: Stage, name: str, between: Contents, wanted: Contents) -> None:
     """Check that one more run leads to what is wanted, if that was not there already."""
     again = stage.run_again(name)
@@ -252,6 +263,20 @@ def check_again(stage: Stage, name: str, between: Contents, wanted: Contents) ->
     else:
         assert again.code == 0, again.complained
     check_equal(contents_of(stage.work), wanted)
+
+
+def check_again_by_one(stage: Stage, name: str, before: Contents, wanted: Contents) -> None:
+    """Check that one process goes on with what two have begun.
+
+    What two compute is that of one but for the last digits, so what is in the end is compared with
+    what was there meanwhile.
+    """
+    between = contents_of(stage.work)
+    again = stage.run_again(name)
+    assert again.code == 0, again.complained
+    found = contents_of(stage.work)
+    check_kept(between, before, found)
+    assert sorted(found) == sorted(wanted)
 
 
 def check_equal(found: Contents, wanted: Contents) -> None:

@@ -12,6 +12,7 @@ from commands import (
     COMMANDS,
     Stage,
     check_again,
+    check_again_by_one,
     check_equal,
     check_old_or_new,
     chosen_numbers,
@@ -55,6 +56,30 @@ def test_killed_at_any_moment(stage: Stage, name: str, trials: Trials, rounds: R
         moment = moments.uniform(0, seconds)
         with trials.trial(f"kill: {name}", f"after {moment:.3f} s"):
             check_killed(stage, name, kill_after=moment)
+
+
+def check_killed_together(stage: Stage, name: str, number: int) -> None:
+    """Let two processes run a command, kill the one that writes, and let one go on."""
+    _, wanted = stage.undisturbed(name)
+    stage.set_up(COMMANDS[name].before)
+    before = contents_of(stage.work)
+    killed = stage.run_together(name, fault="kill", number=number)
+    assert killed.code == 2, (killed.code, killed.complained)
+    assert "Traceback" not in killed.complained, killed.complained
+    assert killed.complained.count("oddone: ") == 1, killed.complained
+    assert "go on with oddone train --resume" in killed.complained
+    check_again_by_one(stage, name, before, wanted)
+
+
+@pytest.mark.parametrize("name", ["train", "extend"])
+def test_one_of_two_processes_killed_at_any_change_of_a_file(
+    stage: Stage, name: str, trials: Trials, rounds: Rounds
+) -> None:
+    operations = stage.undisturbed(name)[0].operations  # the first of the two does all of these
+    for number in chosen_numbers(operations, rounds(1, 200)):
+        details = f"at {number}, {operations[number - 1]}"
+        with trials.trial(f"kill: {name} by two processes", details):
+            check_killed_together(stage, name, number)
 
 
 def test_a_process_of_this_harness_does_what_one_of_a_user_does(stage: Stage) -> None:

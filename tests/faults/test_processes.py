@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -83,17 +84,19 @@ def check_whole(run: Path, alone: Sequence[float]) -> None:
 def test_processes_that_are_killed_and_told_to_stop_lose_nothing(
     images: str, alone: list[float], tmp_path: Path, trials: Trials, rounds: Rounds
 ) -> None:
+    steps = random.Random(0)  # noqa: S311
     for number in range(rounds(1, 30)):
         who, others = KILLS[number % len(KILLS)]
+        step = steps.randrange(1, 10)
         run = tmp_path / str(number)
-        with trials.trial("processes", f"{who} killed, {others} go on"):
-            kill_and_go_on(images, run, who, others)
+        with trials.trial("processes", f"{who} killed at {step}, {others} go on"):
+            kill_and_go_on(images, run, step, who, others)
             check_whole(run, alone)
 
 
-def kill_and_go_on(images: str, run: Path, who: str, others: int) -> None:
+def kill_and_go_on(images: str, run: Path, step: int, who: str, others: int) -> None:
     begun = start("-m", "oddone", "train", images, "--out", str(run), *OPTIONS, "--processes", "2")
-    wait_for_step(run, 3, begun)
+    wait_for_step(run, step, begun)
     first, second = ranks_of(begun)
     for process in {"one": [second], "all": [first, second], "starter": [begun.pid]}[who]:
         os.kill(process, signal.SIGKILL)
