@@ -5,7 +5,7 @@
 What their papers print is for hundreds of epochs; a baseline is to be trained by the best recipe
 that is found for the minutes it has, as MCL and cross-entropy are. Accuracy is that of a tenth of
 the training images, AUROC that of OOD images that are in no table of `oddone bench`. Each recipe
-takes as many steps of as many rows, about two minutes of two cores. RUNS keeps the networks: run
+takes as many steps of as many rows, about a minute of two cores. RUNS keeps the networks: run
 again, training goes on where it stopped.
 """
 
