@@ -77,6 +77,10 @@ def measure_encoder(
         "accuracy": accuracy(normal.labels, test.labels),
         "auroc": auroc(normal.scores, odd.scores),
         "fpr_at_95_ind": fpr_at_95_ind(normal.scores, odd.scores),
+        "auroc_of_unseen_classes": {
+            name: auroc(normal.scores, odd.scores[torch.from_numpy(unseen.labels == label)])
+            for label, name in enumerate(unseen.classes)
+        },
         "false_alarms": normal.anomalous.double().mean().item(),
         "detected": odd.anomalous.double().mean().item(),
         "estimated_auroc": estimate["auroc"],

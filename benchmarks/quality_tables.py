@@ -80,6 +80,25 @@ def rules_table() -> str:
     return table(["encoder", *names], rows, f"Records: {', '.join(links)}.")
 
 
+def unseen_classes_table() -> str:
+    """Return the AUROC of each unseen class of photographs, beside what was promised."""
+    measured = [row for row in photographs_rows() if "auroc_of_unseen_classes" in row]
+    by_class = [row["auroc_of_unseen_classes"] for row in measured]
+    names = sorted(by_class[0], key=lambda name: float(by_class[0][name]))
+    worst = names[0]
+    numbers = {name: [each[name] for each in by_class] for name in names}
+    numbers["all"] = [row["auroc"] for row in measured]
+    numbers[f"all but {worst}, on average"] = [
+        statistics.fmean(auroc for name, auroc in each.items() if name != worst)
+        for each in by_class
+    ]
+    numbers["what leaving out classes promised"] = [row["estimated_auroc"] for row in measured]
+    rows = [[name, *(f"{auroc:.1%}" for auroc in each)] for name, each in numbers.items()]
+    links = dict.fromkeys(link_from(PERFORMANCE, row["record"]) for row in measured)
+    columns = ["unseen class", *map(_encoder_name, measured)]
+    return table(columns, rows, f"Records: {', '.join(links)}.")
+
+
 def trained_parts_table() -> str:
     """Return what MCL makes of parts of a pretrained encoder, beside the encoder as it is."""
     record = newest("trained_parts", kind="quality")

@@ -25,6 +25,7 @@ from quality_tables import (
     rotations_table,
     rules_table,
     trained_parts_table,
+    unseen_classes_table,
 )
 from reliability_tables import faults_table, soak_table
 from scale_tables import chunks_table, loss_of_many_table, two_processes_table
@@ -50,6 +51,7 @@ def tables_by_page() -> dict[Path, dict[str, str]]:
         README: {"photographs": photographs_table(), "demo": demo_table()},
         PERFORMANCE: {
             "rules": rules_table(),
+            "unseen classes": unseen_classes_table(),
             "trained parts": trained_parts_table(),
             "rotations": rotations_table(),
             "many photographs": many_photographs_table(),
