@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 
 from oddone.rng import stream
@@ -21,6 +22,12 @@ def test_streams_of_other_names_steps_and_seeds_differ() -> None:
         numbers("augment7"),
     ]
     assert len({tuple(each) for each in streams}) == len(streams)
+
+
+def test_integers_of_numpy_name_the_streams_that_those_of_python_do(as_shipped: None) -> None:
+    (step,) = np.arange(7, 8)
+    found = torch.rand(3, generator=stream(np.int64(3), "augment", step))  # type: ignore[arg-type]
+    assert found.tolist() == numbers("augment", 7, seed=3)
 
 
 def test_making_a_stream_leaves_the_global_one_alone() -> None:

@@ -1,6 +1,7 @@
 """From one seed to many independent random streams, each known by its name."""
 
 import hashlib
+import operator
 
 import torch
 
@@ -11,5 +12,7 @@ def stream(seed: int, *name: str | int) -> torch.Generator:
     A stream named by the step it serves needs no place in a checkpoint: going on at that step
     makes the same stream again.
     """
-    digest = hashlib.sha256(repr((seed, *name)).encode()).digest()
+    # NumPy's integers are written in another way than Python's, and are the same numbers.
+    parts = (part if isinstance(part, str) else operator.index(part) for part in (seed, *name))
+    digest = hashlib.sha256(repr(tuple(parts)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
