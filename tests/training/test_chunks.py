@@ -84,6 +84,35 @@ def test_what_is_dropped_is_dropped_again_in_the_second_pass() -> None:
     assert_same(found, gradients_of(network, whole))
 
 
+class Masked(nn.Module):
+    """An encoder with masks: buffers that no pass changes, and that do not subtract."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 10), nn.BatchNorm1d(10))
+        self.register_buffer("kept", torch.arange(10) > 2)
+        self.register_buffer("blocked", torch.tensor([-torch.inf, 0.0]))
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.layers(images) * self.get_buffer("kept")
+        return features
+
+
+def test_masks_are_not_taken_for_statistics() -> None:
+    network = a_network(Masked()).train()
+    oracle = copy.deepcopy(network)
+    with ThreadPoolExecutor(1) as workers:
+        in_parts = NetworkInParts(oracle, encode, workers, 2)
+        wanted = gradients_of(oracle, in_parts(images().tensor_split(2)))
+    encoded = NetworkInChunks(network, encode)(images().tensor_split(2))
+    assert_same(gradients_of(network, encoded), wanted)
+    buffers = dict(network.named_buffers())
+    assert buffers["encoder.kept"].tolist() == [False] * 3 + [True] * 7
+    assert buffers["encoder.blocked"].tolist() == [-torch.inf, 0.0]
+    assert buffers["encoder.layers.2.running_mean"].any()
+    assert buffers["encoder.layers.2.num_batches_tracked"] == 1
+
+
 def test_a_frozen_encoder_keeps_its_statistics_bit_for_bit() -> None:
     network = a_network()
     network.freeze_all_but("head")

@@ -74,12 +74,16 @@ class _OneByOne(torch.autograd.Function):
 
 
 class _MeanStatistics:
-    """The statistics of batch norm, which every chunk changes from where the step began."""
+    """The statistics of batch norm, which every chunk changes from where the step began.
+
+    Buffers that no chunk changes stay as they are: they may be masks, which do not subtract.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         self.now = list(network.buffers())
         self.before = [numbers.clone() for numbers in self.now]
-        self.changes = [torch.zeros_like(numbers) for numbers in self.now]
+        self.changes: dict[int, Tensor] = {}
+        """The sum of the changes of each buffer that was changed, by its place."""
         self.chunks = 0
 
     @contextmanager
@@ -87,16 +91,19 @@ class _MeanStatistics:
         """Note how a chunk changes the statistics, and undo it."""
         yield
         self.chunks += 1
-        for numbers, before, change in zip(self.now, self.before, self.changes, strict=True):
-            if numbers.is_floating_point():
-                change.add_(numbers - before)
-            else:
-                change.copy_(numbers - before)  # how many batches were seen: a step is one
+        for place, (numbers, before) in enumerate(zip(self.now, self.before, strict=True)):
+            if torch.equal(numbers, before):
+                continue
+            change = numbers - before
+            if place in self.changes and numbers.is_floating_point():
+                change += self.changes[place]
+            self.changes[place] = change  # how many batches were seen: a step is one
             numbers.copy_(before)
 
     def keep_mean(self) -> None:
         """Let the statistics change by the mean of all chunks."""
-        for numbers, change in zip(self.now, self.changes, strict=True):
+        for place, change in self.changes.items():
+            numbers = self.now[place]
             numbers.add_(change / self.chunks if numbers.is_floating_point() else change)
 
 
