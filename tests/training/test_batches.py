@@ -181,6 +181,12 @@ def grey_outliers(images: int = 30) -> ImageSet:
     return replace(source, images=np.full_like(source.images, 128))
 
 
+def test_few_outliers_do_not_have_to_fill_as_many_parts_as_a_batch_has() -> None:
+    settings = exposed(batch=BatchSettings(images=64, poses_per_image=1, parts=16))
+    batches = ExposedBatches.build(tiny_source(images=12), grey_outliers(), settings)
+    assert len(batches.make(0, CPU).rows.labels) == 2 * batches.images_per_step < 2 * 16
+
+
 @pytest.mark.parametrize("poses_per_image", [1, 4])
 def test_a_step_sees_as_many_outliers_as_images_rotated_and_augmented_alike(
     poses_per_image: int,

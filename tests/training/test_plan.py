@@ -84,4 +84,6 @@ def test_a_batch_is_cut_to_two_gigabytes_but_not_to_nothing() -> None:
     assert bytes_of_step(cut, 1000, cost) == 2e9
     assert bytes_of_step(cut, 10, cost) == 8e7  # no more images than there are
     assert cut_batch(paper(), RowCost(1e9, 1.0)).batch.images == SMALLEST_BATCH
+    in_parts = replace(paper(), batch=replace(paper().batch, parts=16))
+    assert cut_batch(in_parts, RowCost(1e9, 1.0)).batch.parts == SMALLEST_BATCH
     assert replace(cut, batch=paper().batch) == paper()

@@ -223,6 +223,19 @@ def test_no_training_at_all_is_refused_with_the_command_that_does_without() -> N
         TrainSettings(steps=-1)
 
 
+def test_numbers_that_nothing_can_count_or_divide_by_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"epochs=1e\+308: .*, at most 1e\+12$"):
+        TrainSettings(epochs=1e308)
+    with pytest.raises(SettingsError, match="temperature=1e-39: choose .*, 1e-30 or more$"):
+        MCLSettings(temperature=1e-39)
+
+
+def test_a_batch_of_fewer_images_has_no_more_parts_than_these() -> None:
+    batch = BatchSettings(images=256, parts=16)
+    assert batch.of_images(14) == BatchSettings(images=14, parts=14)
+    assert batch.of_images(20) == BatchSettings(images=20, parts=16)
+
+
 FLOATS = [
     (kind, field.name)
     for kind in (

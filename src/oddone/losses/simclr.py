@@ -10,6 +10,9 @@ from oddone.errors import SettingsError
 from oddone.losses.contrast import masked_contrast
 from oddone.losses.masks import Masks, check_rows, float_ids, number_rows, same, share
 
+SMALLEST_TEMPERATURE = 1e-30
+"""So that its reciprocal, and what that is multiplied by, are numbers in float32."""
+
 
 def simclr_loss(
     embeddings: Float[Tensor, "rows dim"], parents: Int[Tensor, " rows"], temperature: float
@@ -45,6 +48,8 @@ def simclr_loss(
 
 
 def check_temperature(temperature: float) -> None:
-    """Raise a `SettingsError` unless the temperature is a positive number."""
-    if not 0 < temperature < float("inf"):
-        raise SettingsError(f"temperature={temperature}: choose a positive number")
+    """Raise a `SettingsError` unless the temperature is a number that float32 can divide by."""
+    if not SMALLEST_TEMPERATURE <= temperature < float("inf"):
+        raise SettingsError(
+            f"temperature={temperature}: choose a positive number, {SMALLEST_TEMPERATURE:g} or more"
+        )

@@ -212,7 +212,7 @@ class ExposedBatches:
     def build(source: ImageSet, outliers: ImageSet, settings: TrainSettings) -> "ExposedBatches":
         """Return batches whose outliers are posed and augmented alike, by streams of their own."""
         normal = Batches(source, settings)
-        as_many = replace(settings.batch, images=max(2, normal.images_per_step))
+        as_many = settings.batch.of_images(max(2, normal.images_per_step))
         own_seed = stream(settings.seed, "outliers").initial_seed()
         of_no_class = replace(
             outliers, labels=np.full(len(outliers), NO_CLASS, dtype=np.int64), classes=()

@@ -57,5 +57,4 @@ def bytes_of_step(settings: TrainSettings, images: int, cost: RowCost) -> float:
 def cut_batch(settings: TrainSettings, cost: RowCost) -> TrainSettings:
     """Return the settings with as many images a step as fit into two gigabytes, eight at least."""
     fitting = int(MOST_BYTES / (rows_per_image(settings) * cost.bytes_per_row))
-    images = max(SMALLEST_BATCH, fitting)
-    return replace(settings, batch=replace(settings.batch, images=images))
+    return replace(settings, batch=settings.batch.of_images(max(SMALLEST_BATCH, fitting)))

@@ -1,7 +1,7 @@
 """Everything that decides what a training run does. Frozen, complete, checked at birth."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from oddone.device import DeviceName
@@ -16,6 +16,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 LENGTHS = ("epochs", "steps", "minutes")
 """A run has exactly one of these."""
+LONGEST = 1e12
 WITHOUT_TRAINING = "; to fit a detector to an encoder as it is, without training, use oddone fit"
 
 
@@ -63,6 +64,10 @@ class BatchSettings:
                 f"batch.chunk={self.chunk} and batch.parts={self.parts} are two ways to cut a "
                 f"batch; set batch.parts=1, or leave batch.chunk out"
             )
+
+    def of_images(self, images: int) -> "BatchSettings":
+        """Return the same for batches of so many images, which may be too few for as many parts."""
+        return replace(self, images=images, parts=min(self.parts, images))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,8 +231,9 @@ class TrainSettings:
                 f"and minutes"
             )
         for name, value in given.items():
-            if not 0 < value < float("inf"):
-                hint = WITHOUT_TRAINING if value == 0 else ""
+            if not 0 < value <= LONGEST:
+                too_long = f", at most {LONGEST:g}" if value > 0 else ""
+                hint = WITHOUT_TRAINING if value == 0 else too_long
                 raise SettingsError(f"{name}={value}: choose a positive number{hint}")
 
     def share_done(self, step: int, seconds: float, steps_per_epoch: int) -> float:
