@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from comparing import assert_same_weights, begun, losses, train_until
+from torch import nn
 
 from oddone.encoders import load_network
 from oddone.errors import DataError, DivergedError, SettingsError
@@ -271,6 +272,37 @@ def test_an_encoder_of_the_users_own_is_trained(tmp_path: Path) -> None:
     trained = load_network(run.encoder_path, encoder=own_encoder())
     assert trained.network.feature_dim == 5
     assert not torch.equal(trained.network.encoder[0].weight, own_encoder()[0].weight)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [{"parts": 1}, {"parts": 2}, {"parts": 1, "chunk": 9}],
+    ids=["whole", "parts", "chunks"],
+)
+def test_dropout_follows_from_the_seed_and_the_step_alone(
+    tmp_path: Path, batch: dict[str, int]
+) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.Dropout(0.5), nn.AdaptiveAvgPool2d(2), nn.Flatten()
+    )
+    settings = tiny_settings(steps=4)
+    settings = replace(settings, batch=replace(settings.batch, **batch))  # type: ignore[arg-type]
+    whole, stopped, other = (
+        begun(tmp_path / name, each)
+        for name, each in (
+            ("whole", settings),
+            ("stopped", settings),
+            ("other", replace(settings, seed=4)),
+        )
+    )
+    for number, run in enumerate((whole, other)):
+        torch.manual_seed(number)  # of the caller, whose random numbers are no concern of a run
+        train_network(tiny_source(), run.settings, run, encoder=encoder)
+    train_until(2, tiny_source(), stopped, encoder=encoder)
+    train_network(tiny_source(), stopped.settings, stopped, encoder=encoder)
+    assert_same_weights(whole, stopped)
+    assert losses(whole) != losses(other)
 
 
 def test_an_encoder_with_tied_weights_is_trained_stopped_and_resumed(tmp_path: Path) -> None:

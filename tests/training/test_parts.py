@@ -44,13 +44,14 @@ def gradients(network: Network) -> dict[str, Tensor | None]:
     return {name: weight.grad for name, weight in network.named_parameters()}
 
 
+@pytest.mark.parametrize("in_turn", [False, True])
 @pytest.mark.parametrize(("rows", "n_parts"), [(12, 2), (7, 2), (13, 4)])
 def test_the_parts_are_those_of_passes_one_after_the_other(
-    workers: ThreadPoolExecutor, rows: int, n_parts: int
+    workers: ThreadPoolExecutor, rows: int, n_parts: int, in_turn: bool
 ) -> None:
     network, oracle = a_network().double(), a_network().double()
     parts = images(rows).double().tensor_split(n_parts)
-    encoded = NetworkInParts(network, encode, workers, n_parts)(parts)
+    encoded = NetworkInParts(network, encode, workers, n_parts)(parts, in_turn=in_turn)
     some_loss(encoded).backward()
 
     passes = [oracle(part) for part in parts]

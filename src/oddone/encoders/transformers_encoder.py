@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from oddone.errors import SettingsError
+from oddone.rng import drawing_from, stream
 
 PREFIX = "transformers:"
 """How the names of these encoders begin."""
@@ -109,7 +110,7 @@ class TransformersEncoder(nn.Module):
             return
         if sum(buffer.numel() for buffer in missing.values()) > LARGEST_BUFFERS:
             raise SettingsError(f"{self.architecture.config['model_type']} has tables too large")
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with drawing_from(stream(0, "tables of positions")), torch.device("cpu"):
             computed = dict(build_transformers_encoder(self.architecture).named_buffers())
         for name in missing:
             place, _, last = name.rpartition(".")

@@ -23,6 +23,7 @@ from oddone.encoders.transformers_encoder import (
     plain_config,
 )
 from oddone.errors import SettingsError
+from oddone.rng import drawing_from, stream
 
 CONFIG = "config.json"
 PREPROCESSOR = "preprocessor_config.json"
@@ -208,7 +209,7 @@ def _check_repeatable(encoder: TransformersEncoder, folder: Path) -> None:
     images = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     encoder.eval()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with drawing_from(stream(0, "features of an image")):
             first, second = encoder(images), encoder(images)
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]

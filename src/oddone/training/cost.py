@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from oddone.encoders import build_network
+from oddone.rng import drawing_from, stream
 from oddone.training.settings import TrainSettings
 
 ROWS = 8
@@ -36,7 +37,7 @@ def measure_cost(
 
     That is on the encoder which the settings name, or on a copy of one of the user's own.
     """
-    with torch.random.fork_rng(devices=[]):
+    with drawing_from(stream(0, "cost")):
         named_or_own = settings.model.encoder_name if encoder is None else encoder
         network = build_network(named_or_own, settings.model, image_size)
         images = torch.rand(ROWS, 3, image_size, image_size)
@@ -44,11 +45,12 @@ def measure_cost(
     network.freeze_all_but(settings.model.trained_part)
     network.train()
     images = images.contiguous(memory_format=torch.channels_last)
-    with _kept_for_gradient(network) as kept:
+    with drawing_from(stream(0, "cost of a pass")):
+        with _kept_for_gradient(network) as kept:
+            network(images).embeddings.square().sum().backward()
+        began = time.perf_counter()  # the second pass: the first one also has to ask for memory
         network(images).embeddings.square().sum().backward()
-    began = time.perf_counter()  # the second pass: the first one also has to ask for memory
-    network(images).embeddings.square().sum().backward()
-    seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began
     views = 4 * images[0].numel() * COPIES_OF_VIEWS
     return RowCost(SPARE * (sum(kept.values()) / ROWS + views), seconds / ROWS)
 

@@ -17,7 +17,7 @@ from oddone.encoders import (
 )
 from oddone.encoders.network_file import mismatched_weights
 from oddone.errors import DataError, SettingsError
-from oddone.rng import stream
+from oddone.rng import drawing_from, stream
 from oddone.training.batches import split_held_out
 from oddone.training.settings import TrainSettings
 
@@ -62,8 +62,7 @@ def untrained_network(
 
     To resume a run this is enough, as all weights are in its checkpoint.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream(settings.seed, "weights").initial_seed())
+    with drawing_from(stream(settings.seed, "weights")):
         return build_network(
             settings.model.encoder_name if encoder is None else encoder,
             settings.model,

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
 from oddone.encoders.network_file import impossible_numbers, own_name
 from oddone.errors import DivergedError, SettingsWarning
 from oddone.progress import Progress
-from oddone.rng import stream
+from oddone.rng import drawing_from, stream
 from oddone.training.batches import (
     Batches,
     ExposedBatches,
@@ -369,6 +369,8 @@ class _StepRunner:
             else None
         )
         self.in_chunks = NetworkInChunks(trainer.network, trainer.encode)
+        self.draws: bool | None = None
+        """Whether the network draws random numbers, as dropout does; the first pass tells."""
         self.next_batch = self._make_batch(trainer.step)
 
     def next(self) -> StepReport:
@@ -383,12 +385,27 @@ class _StepRunner:
 
     def _encode(self, views: CroppedViews | PlannedViews | Tensor, n_rows: int) -> Encoded:
         """Return what the network makes of this process's rows: at once, in parts or in chunks."""
-        if not isinstance(views, Tensor):
-            sizes = own_share(n_rows, self.batch).sizes
-            if isinstance(views, PlannedViews):
-                return self.in_chunks(views.split(sizes))
-            if self.in_parts is not None:
-                return self.in_parts(views.split(sizes))
+        own = own_share(n_rows, self.batch)
+        if self.draws is False:
+            return self._pass(views, own.sizes)
+        trainer = self.trainer
+        dropout = stream(trainer.settings.seed, "dropout", trainer.step, own.rows.start)
+        with drawing_from(dropout, trainer.device) as has_drawn:
+            encoded = self._pass(views, own.sizes, in_turn=True)
+            self.draws = self.draws or has_drawn()
+        return encoded
+
+    def _pass(
+        self,
+        views: CroppedViews | PlannedViews | Tensor,
+        sizes: Sequence[int],
+        *,
+        in_turn: bool = False,
+    ) -> Encoded:
+        if isinstance(views, PlannedViews):
+            return self.in_chunks(views.split(sizes))
+        if self.in_parts is not None and not isinstance(views, Tensor):
+            return self.in_parts(views.split(sizes), in_turn=in_turn)
         return self.trainer.encode(self.trainer.network, views)
 
     def _make_batch(self, step: int) -> Future[TrainBatch | FeatureBatch]:

@@ -6,11 +6,12 @@ part of the rows each, through all of the network, wait for each other twice a s
 
 The parts share the weights. Batch norm sees one part at a time (as it does on several GPUs), and
 its running statistics are the means of all. How many parts there are is a setting of the run: on
-any number of cores the result is the same.
+any number of cores the result is the same. A network with dropout draws of the one generator that
+torch has for all threads, so its parts go one after the other.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, cast
 
@@ -34,11 +35,15 @@ class NetworkInParts:
         self.encode = encode
         self.workers = workers
 
-    def __call__(self, parts: Sequence[Any]) -> Encoded:
-        """Return what `encode` makes of all parts; gradients flow back in parts too."""
+    def __call__(self, parts: Sequence[Any], *, in_turn: bool = False) -> Encoded:
+        """Return what `encode` makes of all parts; gradients flow back in parts too.
+
+        `in_turn`, this thread takes one part after the other: with the same result, unless the
+        network draws random numbers.
+        """
         anchor = torch.empty(0, requires_grad=True)  # or torch would see nothing to differentiate
-        side_by_side = cast("Callable[..., tuple[Tensor, Tensor]]", _SideBySide.apply)
-        return Encoded(*side_by_side(anchor, parts, self))
+        apply = cast("Callable[..., tuple[Tensor, Tensor]]", _SideBySide.apply)
+        return Encoded(*apply(anchor, parts, self, map if in_turn else self.workers.map))
 
     def backward(self, encoded: Sequence[Encoded], upstream: Sequence[Tensor | None]) -> None:
         """Let gradients flow from the parts of the rows to the weights."""
@@ -91,19 +96,24 @@ class _SideBySide(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, _anchor: Tensor, parts: Sequence[Any], in_parts: NetworkInParts
+        ctx: Any,
+        _anchor: Tensor,
+        parts: Sequence[Any],
+        in_parts: NetworkInParts,
+        map_parts: Callable[..., Iterable[Encoded]],
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         ctx.in_parts = in_parts
-        ctx.encoded = list(in_parts.workers.map(in_parts.encode, in_parts.networks, parts))
+        with torch.enable_grad():  # as in the workers' threads
+            ctx.encoded = list(map_parts(in_parts.encode, in_parts.networks, parts))
         features, embeddings = zip(*ctx.encoded, strict=True)
         return torch.cat(features), torch.cat(embeddings)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[None, None, None]:
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[None, None, None, None]:
         ctx.in_parts.backward(ctx.encoded, upstream)
-        return None, None, None
+        return None, None, None, None
 
 
 def _twin(network: Network) -> Network:
