@@ -62,7 +62,7 @@ def measure_split(
     own_labels = torch.from_numpy(labels[training])
     folds = folds_of_classes(labels[training], generator=generator)
     scores = score_folds(features[:, training], own_labels, folds)
-    chosen, _ = choose_candidate(scores, classes, CANDIDATES)
+    chosen = choose_candidate(scores, classes, CANDIDATES).candidate
     rules = FittedRules.fit(features[:, training], own_labels)
     normal = rules(features[0, tested]).scores
     odd = rules(features[0, np.isin(labels, unseen)]).scores
@@ -71,7 +71,7 @@ def measure_split(
         "known": [classes[label] for label in sorted(known)],
         "unseen": [classes[label] for label in sorted(unseen)],
         "estimated": {
-            candidate.name: choose_candidate(scores, classes, [candidate])[1].auroc
+            candidate.name: choose_candidate(scores, classes, [candidate]).auroc
             for candidate in CANDIDATES
         },
         "true": {

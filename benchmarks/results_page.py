@@ -133,9 +133,10 @@ TEMPLATE = """<!-- written by `{command}`, checked by the tests -->
 
 ## What to keep in mind
 
-- **Every method has its own recipe** ([how each is trained](guides/bench.md)). Those of MCL, cross-entropy,
-  SupCLR and CSI were searched for on a tenth of the training images and on OOD images that are in no
-  table here ({decision}). That of SimCLR has its paper's augmentation, and all else of MCL's.
+- **Every method has its own recipe** ([how each is trained](guides/bench.md)). Those of MCL,
+  cross-entropy, SupCLR and CSI were searched for on a tenth of the training images and on OOD
+  images that are in no table here ({decision}). That of SimCLR has its paper's augmentation, and
+  all else of MCL's.
 - **Equal minutes are not equal steps.** A network whose steps cost more has made fewer of them.
 - **Chance.** The numbers are those of {seeds}. Two seeds of the same settings have differed by
   about two points of AUROC and one of accuracy ({decision}).

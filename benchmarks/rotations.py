@@ -58,7 +58,7 @@ def measure_split(
     left_out, unseen = {}, {}
     for way, views in WAYS.items():
         scores = score_folds(training[views], own_labels, folds)
-        left_out[way] = choose_candidate(scores, classes, [DISTANCE])[1].classes
+        left_out[way] = choose_candidate(scores, classes, [DISTANCE]).classes
         rules = FittedRules.fit(training[views], own_labels)
         normal, odd = (
             rules(features[0, indices]).scores["distance"]

@@ -9,7 +9,7 @@ from sklearn.covariance import OAS, EmpiricalCovariance, shrunk_covariance
 from torch import Tensor
 
 import oracles
-from oddone.density import Gaussians, Moments
+from oddone.density import Gaussians, Moments, tied_oas_share
 from oddone.errors import DataError, SettingsError
 
 
@@ -321,6 +321,17 @@ def test_tied_gaussians_share_the_covariance_around_their_own_means() -> None:
     for covariance in covariances(tied):
         np.testing.assert_allclose(covariance, pooled.covariance_, rtol=1e-8)
     torch.testing.assert_close(tied.mean, means)
+
+
+def test_the_shrinkage_of_a_tied_covariance_is_that_of_scikit_learn() -> None:
+    embeddings, groups = clouds(dim=6)
+    means = torch.stack([embeddings[groups == group].mean(dim=0) for group in range(3)])
+    around = OAS(assume_centered=True).fit((embeddings - means[groups]).numpy())
+    share = tied_oas_share(embeddings, groups, 3)
+    assert share == pytest.approx(around.shrinkage_)
+    assert 0.005 < share < 0.9
+    by_itself, given_it = (Gaussians.fit_tied(embeddings, groups, 3, s) for s in ("oas", share))
+    torch.testing.assert_close(given_it.whitening, by_itself.whitening)
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.3, "oas"]))

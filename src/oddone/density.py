@@ -183,22 +183,10 @@ class Gaussians:
 
         With many classes in many dimensions, only this fits into memory.
         """
-        _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
-        dim = embeddings.shape[1]
-        count = groups.bincount(minlength=n_groups)
-        mean = embeddings.new_zeros(n_groups, dim, dtype=torch.float64)
-        scatter = mean.new_zeros(1, dim, dim)
-        parts = [each.split(TIED_ROWS_AT_ONCE) for each in (embeddings, groups)]
-        for rows, members in zip(*parts, strict=True):
-            mean.index_add_(0, members, rows.double())
-        mean /= count.clamp(min=1)[:, None]
-        if not mean.isfinite().all():
-            raise _not_finite(embeddings)
-        for rows, members in zip(*parts, strict=True):
-            scatter[0] += _gram(rows.double() - mean[members])
-        named = _Named(count, dim, shrinkage, names=None)
+        mean, covariance = _tied_moments(embeddings, groups, n_groups)
+        named = _Named(groups.bincount(minlength=n_groups), mean.shape[1], shrinkage, names=None)
         named.check_counts(1)
-        covariance = _shrunk(scatter / len(groups), count.sum(dim=0, keepdim=True), shrinkage)
+        covariance = _shrunk(covariance, torch.tensor([len(groups)]), shrinkage)
         return Gaussians(mean, _whitening(covariance, named, tied=True))
 
     def to(
@@ -265,6 +253,34 @@ class Gaussians:
             gaussians = Gaussians(self.mean[of_pose], whitening)
             distances[members] = gaussians.distances(embeddings[members])
         return distances
+
+
+def tied_oas_share(
+    embeddings: Float[Tensor, "rows dim"], groups: Int[Tensor, " rows"], n_groups: int
+) -> float:
+    """Return how far OAS moves the covariance that all groups share."""
+    _, covariance = _tied_moments(embeddings, groups, n_groups)
+    return _oas_share(covariance, torch.tensor([len(groups)])).item()
+
+
+def _tied_moments(
+    embeddings: Float[Tensor, "rows dim"], groups: Int[Tensor, " rows"], n_groups: int
+) -> tuple[Float64[Tensor, "groups dim"], Float64[Tensor, "1 dim dim"]]:
+    """Return the mean of each group, and the covariance around these."""
+    _check_groups(groups, n_groups, rows=len(embeddings), name="groups")
+    dim = embeddings.shape[1]
+    count = groups.bincount(minlength=n_groups)
+    mean = embeddings.new_zeros(n_groups, dim, dtype=torch.float64)
+    scatter = mean.new_zeros(1, dim, dim)
+    parts = [each.split(TIED_ROWS_AT_ONCE) for each in (embeddings, groups)]
+    for rows, members in zip(*parts, strict=True):
+        mean.index_add_(0, members, rows.double())
+    mean /= count.clamp(min=1)[:, None]
+    if not mean.isfinite().all():
+        raise _not_finite(embeddings)
+    for rows, members in zip(*parts, strict=True):
+        scatter[0] += _gram(rows.double() - mean[members])
+    return mean, scatter / len(groups)
 
 
 def _whitening(

@@ -14,6 +14,7 @@ from oddone.detector.fitting import (
     PosedEmbeddings,
     checked_indices,
     choose_evenly,
+    choose_in_proportion,
     fit_statistics,
     group_names,
     training_indices,
@@ -216,6 +217,22 @@ def test_chosen_images_are_spread_over_the_classes(labels: list[int], most: int,
     # Where a class has images left, no other has two more.
     assert all(counts.max() - counts[label] <= 1 for label in np.flatnonzero(left_out))
     assert np.array_equal(chosen, choose_evenly(of_images, most, generator=stream(seed)))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 9))
+def test_images_chosen_in_proportion_are_the_same_share_of_each_class(
+    labels: list[int], most: int, seed: int
+) -> None:
+    of_images = np.array(labels)
+    chosen = choose_in_proportion(of_images, most, generator=stream(seed))
+    assert (np.diff(chosen) > 0).all()
+    share = min(1.0, most / len(labels))
+    there = np.bincount(of_images, minlength=5)
+    exact = share * there
+    counts = np.bincount(of_images[chosen], minlength=5)
+    assert ((exact - 1e-9 <= counts) & (counts < exact + 1)).all()
+    assert (counts > 0).tolist() == (there > 0).tolist()
+    assert np.array_equal(chosen, choose_in_proportion(of_images, most, generator=stream(seed)))
 
 
 def test_another_seed_chooses_other_images() -> None:

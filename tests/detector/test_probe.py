@@ -4,7 +4,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from oddone.detector import LinearProbe
-from oddone.detector.probe import class_probabilities
+from oddone.detector.probe import INVERSE_REGULARISATION, class_probabilities
 from oddone.transforms import rotations, rotations_and_mirrors
 
 
@@ -22,9 +22,17 @@ def test_a_view_is_named_by_the_regression_of_its_pose(classes: int) -> None:
     features, labels = clusters(classes)
     probe = LinearProbe.fit(features, rotations, labels, classes)
     for pose in range(4):
-        reference = LogisticRegression(C=100.0, max_iter=200).fit(features[pose], labels)
+        inverse = INVERSE_REGULARISATION / len(labels)
+        reference = LogisticRegression(C=inverse, max_iter=200).fit(features[pose], labels)
         ours = class_probabilities(probe.logits(features[pose : pose + 1], torch.tensor([pose])))
         np.testing.assert_allclose(ours, reference.predict_proba(features[pose]), atol=1e-4)
+
+
+def test_logits_do_not_grow_with_the_number_of_rows() -> None:
+    features, labels = clusters()
+    once = LinearProbe.fit(features, rotations, labels, 3)
+    often = LinearProbe.fit(features.repeat(1, 5, 1), rotations, labels.repeat(5), 3)
+    torch.testing.assert_close(often.weight, once.weight, atol=0.05, rtol=0.02)
 
 
 def test_mirrored_views_are_learned_with_their_pose() -> None:

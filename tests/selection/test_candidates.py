@@ -80,6 +80,21 @@ def test_many_features_are_embedded_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert expected(features[0, :0]).labels.shape == (0,)
 
 
+def test_of_many_images_some_are_the_neighbours_to_look_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels = clusters()
+    everything = FittedRules.fit(features, labels)
+    monkeypatch.setattr("oddone.selection.candidates.MOST_REFERENCES", 30)
+    rules = FittedRules.fit(features, labels)
+    assert len(rules.references) == 30
+    assert torch.equal(rules.embeddings, everything.embeddings[rules.references])
+    assert torch.equal(rules.gaussians.mean, everything.gaussians.mean)
+    neighbours = rules(features[0]).scores["neighbours"]
+    embeddings = everything.embeddings
+    torch.testing.assert_close(neighbours, neighbour_scores(rules.embeddings, embeddings))
+
+
 def test_one_image_a_class_is_too_little() -> None:
     features, labels = clusters(images=3)
     with pytest.raises(DataError, match="the 3 groups together have 3 images"):

@@ -11,6 +11,7 @@ from oddone.rng import stream
 from oddone.selection import CANDIDATES, Candidate, Fold, folds_of_classes
 from oddone.selection.candidates import FittedRules, RuleScores
 from oddone.selection.estimate import (
+    Estimate,
     FoldScores,
     choose_candidate,
     comparable,
@@ -104,8 +105,8 @@ def test_folds_that_leave_nothing_to_fit_on_are_dropped() -> None:
 def test_the_auroc_of_a_class_is_that_of_its_images_against_the_held_out_of_its_fold() -> None:
     features, labels = clusters(classes=4, spread=1.5)
     scores = score_folds(features, labels, folds(labels))
-    chosen, estimate = choose_candidate(scores, NAMES, [BOTH])
-    assert chosen is BOTH
+    choice = choose_candidate(scores, NAMES, [BOTH])
+    assert choice.candidate is BOTH
     rules = standardise(scores, BOTH)
     expected = {}
     for fold in scores:
@@ -119,11 +120,11 @@ def test_the_auroc_of_a_class_is_that_of_its_images_against_the_held_out_of_its_
         for label in set(fold.left_out_labels.tolist()):
             own = [s for s, lab in zip(ood, fold.left_out_labels, strict=True) if lab == label]
             expected[NAMES[label]] = oracles.auroc(ind, own)
-    assert list(estimate.classes) == list("abcd")
-    assert estimate.classes == pytest.approx(expected)
-    assert estimate.auroc == pytest.approx(sum(expected.values()) / 4)
+    assert list(choice.classes) == list("abcd")
+    assert choice.classes == pytest.approx(expected)
+    assert choice.auroc == pytest.approx(sum(expected.values()) / 4)
+    assert choice.others == {}
     assert 0.3 < min(expected.values()) < max(expected.values()) < 1
-    assert (estimate.rule, estimate.images, estimate.others) == ("distance + neighbours", 60, {})
 
 
 def test_the_accuracy_is_the_share_of_held_out_images_with_their_label() -> None:
@@ -131,25 +132,25 @@ def test_the_accuracy_is_the_share_of_held_out_images_with_their_label() -> None
     scores = score_folds(features, labels, folds(labels))
     right = sum(int((fold.held_out.labels == fold.held_out_labels).sum()) for fold in scores)
     assert cross_validated_accuracy(scores) == pytest.approx(right / 60)
-    assert choose_candidate(scores, NAMES, [DISTANCE])[1].accuracy == pytest.approx(right / 60)
     assert 0.3 < right / 60 < 1
 
 
 def test_a_fold_without_held_out_images_has_no_auroc() -> None:
     whole = made_up(([0.0, 1.0], [2.0]))
     empty = made_up(([], [2.0]), label=1)
-    _, estimate = choose_candidate([whole, empty], NAMES, [DISTANCE])
-    assert estimate.classes == {"a": 1.0}
+    assert choose_candidate([whole, empty], NAMES, [DISTANCE]).classes == {"a": 1.0}
 
 
 def test_an_estimate_is_json_that_says_how_it_was_made() -> None:
-    _, estimate = choose_candidate([made_up(([0.0, 1.0], [2.0]))], NAMES, [DISTANCE])
-    assert estimate.to_provenance() == {
+    choice = choose_candidate([made_up(([0.0, 1.0], [2.0]))], NAMES, [DISTANCE])
+    assert Estimate.of(
+        choice, [made_up(([0.0, 1.0, 4.0], [])) for _ in range(2)]
+    ).to_provenance() == {
         "rule": "distance",
         "auroc": 1.0,
         "classes": {"a": 1.0},
         "accuracy": 0.0,
-        "images": 2,
+        "images": 6,
         "others": {},
         "method": "classes left out in turn",
         "limit": LIMIT_OF_ESTIMATE,
@@ -163,10 +164,10 @@ GOOD, POOR = ([0.0, 1.0, 2.0], [3.0, 4.0]), ([0.0, 1.0, 5.0], [3.0, 4.0])
 
 def test_the_better_rule_is_chosen_and_the_others_are_told() -> None:
     scores = [made_up(POOR, GOOD, label=label) for label in range(3)]
-    chosen, estimate = choose_candidate(scores, NAMES, [DISTANCE, NEIGHBOURS])
-    assert chosen is NEIGHBOURS
-    assert estimate.auroc == 1.0
-    assert estimate.others == pytest.approx({"distance": 2 / 3})
+    choice = choose_candidate(scores, NAMES, [DISTANCE, NEIGHBOURS])
+    assert choice.candidate is NEIGHBOURS
+    assert choice.auroc == 1.0
+    assert choice.others == pytest.approx({"distance": 2 / 3})
 
 
 def test_an_earlier_rule_is_kept_unless_a_later_is_clearly_better() -> None:
@@ -175,7 +176,7 @@ def test_an_earlier_rule_is_kept_unless_a_later_is_clearly_better() -> None:
     scores.append(made_up(GOOD, ([0.0, 1.0, 3.5], [3.0, 4.0]), label=2))
     scores.append(made_up(POOR, GOOD, label=3))
     for candidates in ([DISTANCE, NEIGHBOURS], [NEIGHBOURS, DISTANCE]):
-        assert choose_candidate(scores, NAMES, candidates)[0] is candidates[0]
+        assert choose_candidate(scores, NAMES, candidates).candidate is candidates[0]
 
 
 def test_a_difference_that_is_the_same_everywhere_but_small_is_no_reason() -> None:
@@ -183,7 +184,7 @@ def test_a_difference_that_is_the_same_everywhere_but_small_is_no_reason() -> No
     almost = (normal, [995.5])  # AUROC 0.996
     perfect = (normal, [2000.0])
     scores = [made_up(almost, perfect, label=label) for label in range(3)]
-    assert choose_candidate(scores, NAMES, [DISTANCE, NEIGHBOURS])[0] is DISTANCE
+    assert choose_candidate(scores, NAMES, [DISTANCE, NEIGHBOURS]).candidate is DISTANCE
 
 
 def test_the_energy_is_compared_only_if_every_fold_has_it() -> None:

@@ -103,6 +103,42 @@ def test_what_it_says_comes_true(detector: Detector) -> None:
     assert measured > estimate["auroc"] - 0.1  # a bag is unlike all garments
 
 
+def of_unequal_classes(images: int, seed: int) -> ImageSet:
+    """Return images of a varied class, which most are of, and of four that are less varied."""
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).uniform(60, 190, (5, 12))
+    labels = generator.choice(5, images, p=[0.8, 0.05, 0.05, 0.05, 0.05])
+    spread = np.array([20, 8, 8, 8, 8])[labels, None]
+    pixels = (centres[labels] + spread * generator.normal(size=(images, 12))).clip(0, 255)
+    blocks = pixels.reshape(images, 3, 2, 2).repeat(2, axis=2).repeat(2, axis=3)
+    paths = [f"unequal[{image}]" for image in range(images)]
+    return ImageSet(blocks.astype(np.uint8), labels, tuple("abcde"), paths, f"unequal{seed}")
+
+
+@pytest.mark.parametrize("rule", ["distance", "energy", "neighbours", "distance + energy"])
+def test_as_many_false_alarms_come_as_were_wanted_whatever_is_left_out_of_many_images(
+    monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    monkeypatch.setattr("oddone.selection.fit.MOST_FITTED", 2000)
+    monkeypatch.setattr("oddone.selection.candidates.MOST_REFERENCES", 500)
+    detector = flatten(of_unequal_classes(5000, 0), rule=rule)
+    assert detector.calibration is not None
+    assert 2000 <= len(detector.calibration.scores) < 2005
+    assert len(detector.references) < 505
+    verdicts = detector(resize_images(of_unequal_classes(4000, 1), 8).images)
+    assert verdicts.anomalous is not None
+    assert 0.035 < float(verdicts.anomalous.double().mean()) < 0.065  # 0.05 were wanted
+
+
+def test_the_accuracy_that_is_promised_is_that_with_all_classes_to_choose_from() -> None:
+    generator = np.random.default_rng(0)
+    noise = generator.integers(0, 255, (600, 3, 4, 4)).astype(np.uint8)
+    paths = [f"noise[{image}]" for image in range(600)]
+    images = ImageSet(noise, generator.integers(0, 2, 600), ("a", "b"), paths, "noise")
+    estimate = flatten(images, rule="distance").provenance["estimate"]
+    assert estimate["accuracy"] == pytest.approx(0.5, abs=0.05)  # guessing
+
+
 def test_new_images_are_scored_as_the_rules_score_their_features(
     detector: Detector, known: ImageSet
 ) -> None:

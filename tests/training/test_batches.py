@@ -136,6 +136,13 @@ def test_a_class_of_five_images_spares_one_whatever_the_share(per_class: int) ->
     assert np.bincount(source.labels[split.held_out]).tolist() == [1, 1, 1]
 
 
+def test_where_fewer_are_held_out_they_still_mix_as_the_classes_do() -> None:
+    source = tiny_source(images=120)
+    source = replace(source, labels=np.repeat([0, 1, 2], [80, 30, 10]))
+    split = split_held_out(source, tiny_settings(held_out=0.5, held_out_at_most=8))
+    assert np.bincount(source.labels[split.held_out]).tolist() == [16, 6, 2]
+
+
 def test_nothing_is_held_out_unless_asked_for() -> None:
     parts = split_held_out(tiny_source(images=9), tiny_settings(held_out=0.0))
     assert parts.training.tolist() == list(range(9))

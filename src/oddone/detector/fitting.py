@@ -210,6 +210,23 @@ def choose_evenly(
     return np.sort(shuffled[np.argsort(rank_in_class[shuffled], kind="stable")[:most]])
 
 
+def choose_in_proportion(
+    labels: Int[np.ndarray, " images"], most: int, *, generator: torch.Generator
+) -> Int64[np.ndarray, " chosen"]:
+    """Return the indices of all images, or of about so many at random: as many classes mix.
+
+    Of every class it is the same share, rounded up.
+    """
+    if len(labels) <= most:
+        return np.arange(len(labels))
+    shuffled = torch.randperm(len(labels), generator=generator).numpy()
+    chosen = []
+    for label in np.unique(labels):
+        members = shuffled[labels[shuffled] == label]
+        chosen.append(members[: -(-len(members) * most // len(labels))])
+    return np.sort(np.concatenate(chosen))
+
+
 def _listed(classes: tuple[str, ...]) -> str:
     shown = ", ".join(classes[:5]) or "none"
     return f"{shown} and {len(classes) - 5} more" if len(classes) > 5 else shown

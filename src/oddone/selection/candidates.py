@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from oddone.density import Gaussians
+from oddone.density import Gaussians, tied_oas_share
+from oddone.detector.detector import MOST_REFERENCES
+from oddone.detector.fitting import choose_in_proportion
 from oddone.detector.probe import LinearProbe
 from oddone.detector.rules import Rule, energy_scores, neighbour_scores, view_distances
 from oddone.encoders.network import Centre
@@ -52,19 +54,27 @@ class FittedRules:
     classes: Int[Tensor, " known"]
     """The labels that were there, ascending: the statistics number them from 0."""
     head: nn.Sequential | Centre
-    embeddings: Float[Tensor, "fitted dim"]
+    references: Int64[Tensor, " references"]
+    """Which of the images neighbours are looked for among: all, unless they are many."""
+    embeddings: Float[Tensor, "references dim"]
+    """What the head makes of these."""
+    shrinkage: float
+    """How far the covariance was moved towards a multiple of the identity."""
     gaussians: Gaussians
     probe: LinearProbe | None
     """None where there is one class, and so nothing to tell apart."""
 
     @staticmethod
     def fit(
-        features: Float[Tensor, "views fitted dim"], labels: Int[Tensor, " fitted"]
+        features: Float[Tensor, "views fitted dim"],
+        labels: Int[Tensor, " fitted"],
+        shrinkage: float | None = None,
     ) -> "FittedRules":
         """Return what is learned from labelled features; raise a DataError if they are too few.
 
         Those of a single view are compared as they are, around their mean. Those of several first
-        train a head (`train_head` says which), and distances are measured in its space.
+        train a head (`train_head` says which), and distances are measured in its space. The
+        shrinkage is that of OAS unless given.
         """
         classes, numbers = labels.unique(return_inverse=True)
         upright = features[0]
@@ -76,11 +86,20 @@ class FittedRules:
             head = Centre(features.shape[2])
             head.mean.copy_(upright.mean(dim=0))
         embeddings = _embedded(head, upright)
+        references = torch.from_numpy(
+            choose_in_proportion(
+                numbers.numpy(), MOST_REFERENCES, generator=stream(0, "references")
+            )
+        )
+        if shrinkage is None:
+            shrinkage = tied_oas_share(embeddings, numbers, len(classes))
         return FittedRules(
             classes,
             head,
-            embeddings,
-            Gaussians.fit_tied(embeddings, numbers, len(classes)),
+            references,
+            embeddings[references],
+            shrinkage,
+            Gaussians.fit_tied(embeddings, numbers, len(classes), shrinkage),
             LinearProbe.fit(upright[None], one_view, numbers, len(classes))
             if len(classes) > 1
             else None,

@@ -43,15 +43,40 @@ class Estimate:
     classes: dict[str, float]
     """The AUROC of each class."""
     accuracy: float
-    """The share of held-out images that get their label."""
+    """The share of held-out images that get their label, with all classes to choose from."""
     images: int
+    """How many were held out."""
     others: dict[str, float]
     """The AUROC of the rules that were not chosen."""
+
+    @staticmethod
+    def of(choice: "Choice", scores: Sequence[FoldScores]) -> "Estimate":
+        """Return what to expect of a chosen rule, and of labels by folds that leave no class out.
+
+        Where classes are left out, there are fewer to choose from, and guessing is easier.
+        """
+        return Estimate(
+            rule=choice.candidate.name,
+            auroc=choice.auroc,
+            classes=choice.classes,
+            accuracy=cross_validated_accuracy(scores),
+            images=sum(len(fold.held_out_labels) for fold in scores),
+            others=choice.others,
+        )
 
     def to_provenance(self) -> dict[str, Any]:
         """Return the estimate as JSON."""
         how = {"method": "classes left out in turn", "limit": LIMIT_OF_ESTIMATE}
         return {**asdict(self), **how}
+
+
+class Choice(NamedTuple):
+    """The rule that was chosen by leaving classes out, and the AUROC there."""
+
+    candidate: Candidate
+    auroc: float
+    classes: dict[str, float]
+    others: dict[str, float]
 
 
 def score_folds(
@@ -60,9 +85,12 @@ def score_folds(
     folds: Sequence[Fold],
     progress: Progress | None = None,
     what: str = "comparing",
+    *,
+    shrinkage: float | None = None,
 ) -> list[FoldScores]:
     """Return what is thought of the images of each fold when fitted on the rest of it.
 
+    `shrinkage` is that of all images, where scores are to be those of a detector fitted on all.
     Held-out images of which no other of the class was fitted are dropped: their class is unseen.
     So are folds of which too little is left to fit on, as where there are two images a class.
     """
@@ -70,7 +98,7 @@ def score_folds(
 
     def score(fold: Fold) -> FoldScores | None:
         fitted, held_out, left_out = (torch.from_numpy(part) for part in fold)
-        rules = _fitted_or_none(features[:, fitted], labels[fitted])
+        rules = _fitted_or_none(features[:, fitted], labels[fitted], shrinkage)
         if progress is not None:
             progress(next(done), len(folds), what)
         if rules is None:
@@ -89,13 +117,15 @@ def score_folds(
 
 
 def _fitted_or_none(
-    features: Float[Tensor, "views fitted dim"], labels: Int[Tensor, " fitted"]
+    features: Float[Tensor, "views fitted dim"],
+    labels: Int[Tensor, " fitted"],
+    shrinkage: float | None,
 ) -> FittedRules | None:
     """Return the rules; None where no class has two different images, and so no spread."""
     if len(labels) == 0:
         return None
     try:
-        return FittedRules.fit(features, labels)
+        return FittedRules.fit(features, labels, shrinkage)
     except DataError:
         return None
 
@@ -125,7 +155,7 @@ def held_out_scores(
 
 def choose_candidate(
     scores: Sequence[FoldScores], classes: Sequence[str], candidates: Sequence[Candidate]
-) -> tuple[Candidate, Estimate]:
+) -> Choice:
     """Return the candidate that tells left-out classes apart best, and how well.
 
     An earlier one is preferred unless the difference matters and exceeds its own standard error:
@@ -145,14 +175,8 @@ def choose_candidate(
     means = {
         candidate.name: float(np.mean(list(each.values()))) for candidate, each in aurocs.items()
     }
-    return chosen, Estimate(
-        rule=chosen.name,
-        auroc=means.pop(chosen.name),
-        classes={classes[label]: value for label, value in sorted(aurocs[chosen].items())},
-        accuracy=cross_validated_accuracy(scores),
-        images=sum(len(fold.held_out_labels) for fold in scores),
-        others=means,
-    )
+    by_class = {classes[label]: value for label, value in sorted(aurocs[chosen].items())}
+    return Choice(chosen, means.pop(chosen.name), by_class, means)
 
 
 def comparable(scores: Sequence[FoldScores], candidates: Sequence[Candidate]) -> list[Candidate]:

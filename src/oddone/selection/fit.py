@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from oddone.data import ImageSet
 from oddone.detector import Calibration, Detector
 from oddone.detector.calibration import check_false_alarms
-from oddone.detector.detector import MOST_PROBED, MOST_REFERENCES
-from oddone.detector.fitting import choose_evenly, training_indices
+from oddone.detector.fitting import choose_evenly, choose_in_proportion, training_indices
 from oddone.detector.references import References
 from oddone.detector.view_embedder import ViewEmbedder
 from oddone.encoders import TrainedNetwork
@@ -25,6 +24,7 @@ from oddone.progress import Progress
 from oddone.rng import stream
 from oddone.selection.candidates import CANDIDATES, Candidate, FittedRules
 from oddone.selection.estimate import (
+    Choice,
     Estimate,
     FoldScores,
     choose_candidate,
@@ -37,6 +37,8 @@ from oddone.selection.folds import MOST_FOLDS, folds_of_classes, folds_of_images
 from oddone.selection.head import DIM, HIDDEN
 from oddone.transforms import one_view, rotations_and_mirrors
 
+MOST_FITTED, MOST_WITH_HEAD = 20_000, 5000
+"""Images that rules are fitted on and calibrated with: a head has eight views of each."""
 MOST_LEFT_OUT = 2000
 """Images that rules are compared with; more would take minutes, and change little."""
 FOLDS_WITH_HEADS = 5
@@ -99,26 +101,32 @@ def fit_frozen(
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
     views = rotations_and_mirrors if learn_head else one_view
     features = embed_once(trained, views, source, indices, progress=progress)
-    candidate, estimate = _choose(features, labels, source.classes, candidates, progress)
-    probed = _chosen(labels, MOST_PROBED, "references")
-    fitted = FittedRules.fit(features[:, probed], labels[probed])
-    scores = _cross_validate(features, labels, progress)
+    choice = _choose(features, labels, source.classes, candidates, progress)
+    candidate = (
+        _without_leaving_out(candidates, len(source.classes))
+        if choice is None
+        else choice.candidate
+    )
+    # The classes mix as new images do, or the threshold would be that of another mix.
+    most = MOST_WITH_HEAD if learn_head else MOST_FITTED
+    some = choose_in_proportion(source.labels, most, generator=stream(0, "fitted"))
+    features, labels = features[:, some], labels[some]
+    fitted = FittedRules.fit(features, labels)
+    scores = _cross_validate(features, labels, fitted.shrinkage, progress)
     rules = standardise(scores, candidate)
     predicted = torch.cat([fold.held_out.labels for fold in scores]) if per_class else None
     calibration = Calibration.of(held_out_scores(scores, rules), false_alarms, predicted)
-    referred = _chosen(labels, MOST_REFERENCES, "references")
-    references = fitted.embeddings[np.searchsorted(probed, referred)]
     detector = Detector(
         ViewEmbedder(_with_head(trained, fitted.head), one_view),
         "head",
         fitted.gaussians.to(trained.device, torch.float32),
         None if fitted.probe is None else fitted.probe.to(trained.device),
         average,
-        References.of(references, source, referred),
+        References.of(fitted.embeddings, source, some[fitted.references.numpy()]),
         rules,
         calibration,
     )
-    return FrozenFit(detector, estimate)
+    return FrozenFit(detector, None if choice is None else Estimate.of(choice, scores))
 
 
 def candidate_by_name(name: str) -> Candidate:
@@ -148,17 +156,15 @@ def _choose(
     classes: tuple[str, ...],
     candidates: tuple[Candidate, ...],
     progress: Progress | None,
-) -> tuple[Candidate, Estimate | None]:
-    """Return the rule that is best at classes that are left out, and how good it is at that."""
-    chosen = _chosen(labels, MOST_LEFT_OUT, "leave out")
+) -> Choice | None:
+    """Return the rule that is best at classes that are left out; None if none can be left out."""
+    chosen = choose_evenly(labels.numpy(), MOST_LEFT_OUT, generator=stream(0, "leave out"))
     some = labels[chosen]
     most = FOLDS_WITH_HEADS if len(features) > 1 else MOST_FOLDS
     folds = folds_of_classes(some.numpy(), generator=stream(0, "folds of classes"), most=most)
     scores = score_folds(features[:, chosen], some, folds, progress)
     usable = comparable(scores, candidates)
-    if not usable:
-        return _without_leaving_out(candidates, len(classes)), None
-    return choose_candidate(scores, classes, usable)
+    return choose_candidate(scores, classes, usable) if usable else None
 
 
 def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> Candidate:
@@ -173,24 +179,18 @@ def _without_leaving_out(candidates: tuple[Candidate, ...], n_classes: int) -> C
 def _cross_validate(
     features: Float[Tensor, "views images dim"],
     labels: Int[Tensor, " images"],
+    shrinkage: float,
     progress: Progress | None,
 ) -> list[FoldScores]:
     """Return what is thought of each image when it is held out: what new normal ones will get."""
-    chosen = _chosen(labels, MOST_REFERENCES, "calibrate")
-    some = labels[chosen]
-    folds = folds_of_images(some.numpy(), generator=stream(0, "folds of images"))
-    scores = score_folds(features[:, chosen], some, folds, progress, "calibrating")
+    folds = folds_of_images(labels.numpy(), generator=stream(0, "folds of images"))
+    scores = score_folds(features, labels, folds, progress, "calibrating", shrinkage=shrinkage)
     if not scores:
         raise DataError(
             f"{len(labels)} images are too few to hold some out and to fit on the others; give at "
             f"least 3 different ones of a class, better 20"
         )
     return scores
-
-
-def _chosen(labels: Int[Tensor, " images"], most: int, purpose: str) -> Int64[np.ndarray, " some"]:
-    """Return so many images at most; for one purpose, fewer are some of more."""
-    return choose_evenly(labels.numpy(), most, generator=stream(0, purpose))
 
 
 def _with_head(trained: TrainedNetwork, head: nn.Sequential | Centre) -> TrainedNetwork:

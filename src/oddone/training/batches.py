@@ -107,18 +107,21 @@ class HeldOutSplit(NamedTuple):
 def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
     """Return which images are trained on, and which `settings.held_out` keeps aside.
 
-    Of every class the same share, rounded down and up to a limit, is kept aside: normal, labelled
-    images that are new to the encoder, to calibrate a detector with. A class of five images or more
-    spares at least one.
+    Of every class the same share, rounded down, is kept aside: normal, labelled images that are new
+    to the encoder, to calibrate a detector with. They mix as the classes do, so a limit makes the
+    share of all classes smaller. A class of five images or more spares at least one.
     """
     shuffled = torch.randperm(len(source), generator=stream(settings.seed, "held out")).numpy()
     aside = np.zeros(len(source), dtype=bool)
-    for label in np.unique(source.labels):
+    labels = np.unique(source.labels)
+    at_most = settings.held_out_at_most * len(labels)
+    for label in labels:
         members = shuffled[source.labels[shuffled] == label]
         wanted = int(settings.held_out * len(members))
+        wanted = min(wanted, len(members) * at_most // len(source))
         if settings.held_out > 0 and len(members) >= ENOUGH_TO_SPARE_ONE:
             wanted = max(1, wanted)
-        aside[members[: min(wanted, settings.held_out_at_most)]] = True
+        aside[members[:wanted]] = True
     return HeldOutSplit(np.flatnonzero(~aside), np.flatnonzero(aside))
 
 

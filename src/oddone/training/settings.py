@@ -171,7 +171,7 @@ class TrainSettings:
     """The share of every class that is kept aside, to calibrate the detector with; if any, at least
     one image of a class that has five."""
     held_out_at_most: int = 200
-    """How many images of a class are kept aside at most: a threshold needs no more."""
+    """How many images of a class are kept aside at most, on average: a threshold needs no more."""
     seed: int = 0
     """What all randomness follows from."""
     device: DeviceName = "auto"
