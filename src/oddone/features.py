@@ -90,7 +90,7 @@ def _encode(
     indices: Int[np.ndarray, " some"],
     progress: Progress | None,
 ) -> Float[Tensor, "views images dim"]:
-    encoder, device = fold_batch_norm(trained.network.encoder), trained.device
+    encoder, device = fold_batch_norm(trained.network.encoder, trained.image_size), trained.device
     rows_at_once = max(1, PIXELS_AT_ONCE // trained.image_size**2)
 
     @torch.no_grad()  # in every thread

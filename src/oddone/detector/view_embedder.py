@@ -82,7 +82,7 @@ class ViewEmbedder:
     @cached_property
     def network(self) -> nn.Module:
         """The trained network as it is used: for evaluation alone, and faster for that."""
-        return fold_batch_norm(self.trained.network)
+        return fold_batch_norm(self.trained.network, self.trained.image_size)
 
     @property
     def batch_size(self) -> int:
