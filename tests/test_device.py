@@ -55,6 +55,17 @@ def test_one_batch_and_other_devices_are_served_where_they_are_asked_for(
     assert names == [threading.current_thread().name] * batches
 
 
+@pytest.mark.parametrize("batches", [1, 4])
+def test_a_callers_autocast_changes_nothing(batches: int) -> None:
+    def multiply(rows: Tensor) -> torch.dtype:
+        return (rows @ rows).dtype
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert multiply(torch.ones(2, 2)) == torch.bfloat16
+        found = map_in_threads(multiply, [torch.ones(2, 2)] * batches, torch.device("cpu"))
+    assert found == [torch.float32] * batches
+
+
 def test_one_thread_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     names = map_in_threads(lambda _: threading.current_thread().name, [torch.empty(0)] * 3, CPU)

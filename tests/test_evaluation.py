@@ -1,6 +1,8 @@
+import copy
 import csv
 import io
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +122,11 @@ def test_no_ood_set_leaves_the_accuracy_and_the_false_alarms() -> None:
     assert evaluate_scores(torch.arange(4.0), {}, accuracy=0.5, threshold=0.0) == Evaluation(
         4, 0.5, 3 / 4, {}, {}
     )
+
+
+def test_evaluations_of_scores_can_be_sent_to_other_processes() -> None:
+    evaluation = evaluate_scores(torch.arange(4.0), {"odd": torch.arange(3.0, 6.0)})
+    assert pickle.loads(pickle.dumps(evaluation)) == copy.deepcopy(evaluation) == evaluation  # noqa: S301
 
 
 def test_a_set_without_images_is_named() -> None:

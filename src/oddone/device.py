@@ -44,8 +44,18 @@ def map_in_threads(
 
     On a CPU each thread takes one batch. That is faster than one batch at a time on all threads,
     because torch then has to wait for all of them in every operation
-    (docs/decisions/0009-rows-in-parts.md).
+    (docs/decisions/0009-rows-in-parts.md). A caller's autocast, which only his own thread has, is
+    switched off: scores are compared with those of other days.
     """
+    if not torch.amp.is_autocast_available(device.type):
+        return _map_in_threads(function, batches, device)
+    with torch.autocast(device.type, enabled=False):
+        return _map_in_threads(function, batches, device)
+
+
+def _map_in_threads(
+    function: Callable[[Item], Result], batches: Sequence[Item], device: torch.device
+) -> list[Result]:
     if device.type != "cpu" or len(batches) < 2:
         return [function(batch) for batch in batches]
     with _torch_threads.borrowed() as threads:

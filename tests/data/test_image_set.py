@@ -1,9 +1,34 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from oddone.data.image_set import split_off_class
-from oddone.errors import SettingsError
+from oddone.errors import DataError, SettingsError
 from runs import tiny_source
+
+
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": torch.zeros(48, 3, 4, 4)}, r"images are a Tensor; give uint8 of \[images, 3"),
+        ({"images": np.zeros((48, 3, 4, 4))}, r"images are float64 of \(48, 3, 4, 4\); give uint8"),
+        ({"images": np.zeros((48, 4, 4, 3), np.uint8)}, r"images are uint8 of \(48, 4, 4, 3\)"),
+        ({"labels": [0] * 48}, "labels are a list; give an array of int64"),
+        ({"labels": np.zeros(48, np.int32)}, "labels are int32; give an array of int64"),
+        ({"labels": np.zeros(47, np.int64)}, r"48 images and labels of \(47,\); give one"),
+        ({"labels": np.full(48, 3)}, "labels are from 3 to 3, and 3 classes are named; number"),
+        ({"labels": np.full(48, -2)}, "labels are from -2 to -2"),
+        ({"paths": ["a"]}, "48 images and 1 paths; give one for each image"),
+    ],
+)
+def test_images_and_labels_that_do_not_go_together_are_refused_when_they_are_put_together(
+    change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        replace(tiny_source(), **change)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("label", [0, 1, 2])

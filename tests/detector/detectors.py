@@ -18,4 +18,5 @@ def subset(source: ImageSet, numbers: np.ndarray) -> ImageSet:
         images=source.images[numbers],
         labels=source.labels[numbers],
         paths=[source.paths[number] for number in numbers],
+        fingerprint=f"{len(numbers)} of {source.fingerprint}",
     )

@@ -16,7 +16,7 @@ from oddone.data.decode import decode
 from oddone.density import Shrinkage
 from oddone.detector import Calibration, Detector, DetectorSettings, Space
 from oddone.encoders import TrainedNetwork, frozen_network
-from oddone.errors import DataError, SettingsError, SettingsWarning
+from oddone.errors import DataError, DataWarning, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
 from oddone.transforms import Rotations, ViewSet, one_view, rotations, rotations_and_mirrors
 
@@ -261,6 +261,25 @@ def test_numbers_of_images_that_are_not_there_are_refused(
             detector.calibrate(source, indices=numbers)
 
 
+@pytest.mark.usefixtures("as_shipped")
+def test_what_is_no_image_is_named_by_its_place_and_kind(detector: Detector) -> None:
+    tensors = [torch.zeros(3, 16, 16)] * 2
+    with pytest.raises(SettingsError, match=r"image 0 is a Tensor; .* batch \(torch.stack"):
+        detector(tensors)  # type: ignore[arg-type]
+    for source in (torch.stack(tensors), [(tensors[0], 1)], iter(tensors)):
+        with pytest.raises(SettingsError, match="image 0 is a (Tensor|tuple); give files, PIL im"):
+            list(detector.score(source))  # type: ignore[arg-type]
+
+
+def test_images_that_were_learned_are_not_taken_for_new_ones_without_a_warning(
+    detector: Detector, source: ImageSet
+) -> None:
+    with pytest.warns(DataWarning, match="those that the detector was trained on.*take new ones$"):
+        detector.standardise(source)
+    with pytest.warns(DataWarning, match="those that the detector was trained on.*take new ones$"):
+        detector.calibrate(source, false_alarms=0.2)
+
+
 def test_what_is_remembered_belongs_together(
     trained: TrainedNetwork, source: ImageSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +403,7 @@ def test_images_of_other_classes_are_refused(trained: TrainedNetwork, source: Im
     with pytest.raises(DataError, match="are 0, 1, 2, 3, 4 and 7 more"):
         Detector.fit(trained, many)
     with pytest.raises(DataError, match="are none, and the encoder"):
-        Detector.fit(trained, replace(source, classes=()))
+        Detector.fit(trained, replace(source, classes=(), labels=np.full(len(source), -1)))
 
 
 def test_images_without_labels_or_without_company_are_refused(

@@ -8,10 +8,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from oddone.errors import SettingsError, did_you_mean
+from oddone.errors import DataError, SettingsError, did_you_mean
 
 SplitName = Literal["train", "test"]
 """The two parts that data sets such as CIFAR-10 come in."""
+
+
+_ARRAYS = "give uint8 of [images, 3, height, width] (oddone.data.arrays.as_pixels makes it)"
 
 
 class BrokenFile(NamedTuple):
@@ -43,8 +46,36 @@ class ImageSet:
     enlarged: int = 0
     """How many of the images were smaller than they are now."""
 
+    def __post_init__(self) -> None:
+        _check_images(self.images)
+        _check_labels(self.labels, len(self.images), len(self.classes))
+        if len(self.paths) != len(self.images):
+            raise DataError(
+                f"{len(self.images)} images and {len(self.paths)} paths; give one for each image"
+            )
+
     def __len__(self) -> int:
         return len(self.images)
+
+
+def _check_images(images: object) -> None:
+    if not isinstance(images, np.ndarray):
+        raise DataError(f"images are a {type(images).__name__}; {_ARRAYS}")
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise DataError(f"images are {images.dtype} of {images.shape}; {_ARRAYS}")
+
+
+def _check_labels(labels: object, images: int, classes: int) -> None:
+    if not isinstance(labels, np.ndarray) or labels.dtype != np.int64:
+        what = labels.dtype if isinstance(labels, np.ndarray) else f"a {type(labels).__name__}"
+        raise DataError(f"labels are {what}; give an array of int64, one for each image")
+    if labels.shape != (images,):
+        raise DataError(f"{images} images and labels of {labels.shape}; give one for each image")
+    if images > 0 and not -1 <= labels.min() <= labels.max() < classes:
+        raise DataError(
+            f"labels are from {labels.min()} to {labels.max()}, and {classes} classes are named; "
+            f"number them from 0, with -1 for an image without a label"
+        )
 
 
 def check_indices(indices: np.ndarray, source: ImageSet) -> None:

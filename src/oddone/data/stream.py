@@ -285,7 +285,17 @@ def _one_by_one(
 def _parse(source: OneImage, place: int) -> Request | _GivenImage:
     if isinstance(source, str | Path):
         return parse(str(source), _guess_scheme)
+    check_kind(source, place)
     return _GivenImage(f"image {place}", source)
+
+
+def check_kind(source: object, place: int) -> None:
+    """Raise a SettingsError unless this is one image, in a file or in memory."""
+    if not isinstance(source, OneImage):
+        raise SettingsError(
+            f"image {place} is a {type(source).__name__}; give files, PIL images or arrays of "
+            f"[height, width, 3], or call a detector with a batch (torch.stack of such tensors)"
+        )
 
 
 def _check_stream(source: ImageStream, size: int) -> None:

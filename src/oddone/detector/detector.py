@@ -50,7 +50,7 @@ from oddone.detector.summary import summary
 from oddone.detector.view_embedder import Pixels, Space, ViewEmbedder
 from oddone.device import map_in_threads
 from oddone.encoders import TrainedNetwork, frozen_network
-from oddone.errors import SettingsError, SettingsWarning
+from oddone.errors import DataWarning, SettingsError, SettingsWarning
 from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.fusion import Fuse, PerView
 from oddone.progress import Progress, described
@@ -315,7 +315,8 @@ class Detector:
         Parameters
         ----------
         source
-            Normal images that were not trained on; their labels do not matter.
+            Normal images that were not trained on; their labels do not matter. They should mix as
+            the images to come do.
         false_alarms
             The share of normal images that may be called anomalous.
         per_class
@@ -331,6 +332,8 @@ class Detector:
 
         """
         source, added = _loaded(source, self.image_size), []
+        if indices is None:
+            self._warn_unless_new(source)
         if adaptive:
             upright_first = isinstance(self.classifier, NetworkClassifier)
             added = possible_stages(self.embedder.views, upright_first=upright_first)
@@ -374,6 +377,8 @@ class Detector:
 
         """
         source = _loaded(source, self.image_size)
+        if indices is None:
+            self._warn_unless_new(source)
         batches = process_batches(
             lambda images: self._measure(images).rule_scores,
             source,
@@ -446,6 +451,15 @@ class Detector:
             progress=progress,
         )
         return scored_images(batches, self.classes)
+
+    def _warn_unless_new(self, source: ImageSet) -> None:
+        if source.fingerprint == self.embedder.trained.data_fingerprint:
+            warnings.warn(
+                f"these {len(source):,} images are those that the detector was trained on, whose "
+                f"scores are too low to say what is normal; take new ones",
+                DataWarning,
+                stacklevel=3,
+            )
 
     def _verdicts(self, measured: _Measured) -> Verdicts:
         scores = sum_of_rules(measured.rule_scores, self.rules)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oddone.data.arrays import to_picture
 from oddone.data.decode import BrokenImageError, central_square, decode, to_rgb, without_warnings
-from oddone.data.stream import OneImage
+from oddone.data.stream import OneImage, check_kind
 from oddone.errors import DataError
 
 Images: TypeAlias = Tensor | OneImage | Sequence[OneImage]
@@ -28,7 +28,10 @@ def to_batch(images: Images, size: int) -> Tensor:
     if isinstance(images, np.ndarray) and images.ndim == 4:
         return _batch_of_array(images, size)
     several = [images] if isinstance(images, str | Path | Image.Image | np.ndarray) else images
-    resized = [_resized(image, size) for image in several]
+    resized = []
+    for place, image in enumerate(several):
+        check_kind(image, place)
+        resized.append(_resized(image, size))
     return torch.from_numpy(np.stack(resized)) if resized else torch.empty(0, 3, size, size)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,11 @@ def fold_batch_norm(network: nn.Module, image_size: int) -> nn.Module:
         return unfolded
     folded = copy.deepcopy(unfolded)
     for layers, place in _neighbours(folded):
-        layers[place] = fuse_conv_bn_eval(layers[place], layers[place + 1])
+        convolution, norm = (
+            cast("nn.Conv2d", layers[place]),
+            cast("nn.BatchNorm2d", layers[place + 1]),
+        )
+        layers[place] = fuse_conv_bn_eval(convolution, norm)
         layers[place + 1] = nn.Identity()
     return folded if _say_the_same(unfolded, folded, image_size) else unfolded
 

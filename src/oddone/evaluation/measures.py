@@ -167,6 +167,8 @@ def _evaluate_whole_sets(
                 metrics.aupr_in_trapezoid(ind.scores, ood.scores),
                 metrics.aupr_out_trapezoid(ind.scores, ood.scores),
             ),
+            taken_for={},  # the defaults cannot be pickled
+            classes={},
         )
         for name, ood in oods.items()
     }
@@ -176,6 +178,7 @@ def _evaluate_whole_sets(
         _share(ind.anomalous),
         results,
         {name: _mean(members, results) for name, members in averages.items()},
+        classes={},
     )
 
 
