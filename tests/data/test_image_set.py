@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from oddone.data.image_set import split_off_class
-from oddone.errors import DataError, SettingsError
+from oddone.data.image_set import split_off_class, without_copies
+from oddone.errors import DataError, DataWarning, SettingsError
 from runs import tiny_source
 
 
@@ -29,6 +29,21 @@ def test_images_and_labels_that_do_not_go_together_are_refused_when_they_are_put
 ) -> None:
     with pytest.raises(DataError, match=message):
         replace(tiny_source(), **change)  # type: ignore[arg-type]
+
+
+def test_of_copies_in_a_class_the_first_is_kept_and_a_picture_in_two_classes_is_told() -> None:
+    source = tiny_source(images=6)
+    assert without_copies(source).tolist() == [0, 1, 2, 3, 4, 5]
+    copied = replace(source, images=source.images[[0, 1, 2, 0, 4, 1]])  # 1 and 5 are two classes
+    assert copied.pictures[3] == copied.pictures[0] != copied.pictures[1]
+    with (
+        pytest.warns(DataWarning, match=r"1 of 6 images are copies .*, such as tiny\[3\]$"),
+        pytest.warns(
+            DataWarning,
+            match=r"1 of 4 pictures .* tiny\[1\] in 'class 1' and tiny\[5\] in 'class 2'",
+        ),
+    ):
+        assert without_copies(copied).tolist() == [0, 1, 2, 4, 5]
 
 
 @pytest.mark.parametrize("label", [0, 1, 2])

@@ -143,6 +143,15 @@ def test_where_fewer_are_held_out_they_still_mix_as_the_classes_do() -> None:
     assert np.bincount(source.labels[split.held_out]).tolist() == [16, 6, 2]
 
 
+def test_a_picture_of_which_there_are_copies_is_not_held_out() -> None:
+    source = tiny_source(images=60)
+    source.images[30:45] = source.images[:15]
+    for seed in range(5):
+        split = split_held_out(source, tiny_settings(held_out=0.3, seed=seed))
+        assert len(split.held_out) == 18
+        assert not set(split.held_out) & {*range(15), *range(30, 45)}
+
+
 def test_nothing_is_held_out_unless_asked_for() -> None:
     parts = split_held_out(tiny_source(images=9), tiny_settings(held_out=0.0))
     assert parts.training.tolist() == list(range(9))

@@ -1,14 +1,16 @@
 """ImageSet, which every data source becomes: images of one size, their labels and paths."""
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from oddone.errors import DataError, SettingsError, did_you_mean
+from oddone.errors import DataError, DataWarning, SettingsError, did_you_mean
 
 SplitName = Literal["train", "test"]
 """The two parts that data sets such as CIFAR-10 come in."""
@@ -57,6 +59,14 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.images)
 
+    @cached_property
+    def pictures(self) -> Int64[np.ndarray, " images"]:
+        """Which picture each image is: images of the same pixels have the same number."""
+        digests = [
+            hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest() for image in self.images
+        ]
+        return np.unique(digests, return_inverse=True)[1].astype(np.int64)
+
 
 def _check_images(images: object) -> None:
     if not isinstance(images, np.ndarray):
@@ -76,6 +86,40 @@ def _check_labels(labels: object, images: int, classes: int) -> None:
             f"labels are from {labels.min()} to {labels.max()}, and {classes} classes are named; "
             f"number them from 0, with -1 for an image without a label"
         )
+
+
+def without_copies(source: ImageSet) -> Int64[np.ndarray, " some"]:
+    """Return the indices of the images, of the same pixels in the same class only the first.
+
+    How many are left out is said in a warning, and where a picture is in two classes too.
+    """
+    labelled = np.stack([source.pictures, source.labels])
+    first = np.sort(np.unique(labelled, axis=1, return_index=True)[1])
+    copies = np.setdiff1d(np.arange(len(source)), first)
+    if len(copies) > 0:
+        warnings.warn(
+            f"{len(copies)} of {len(source)} images are copies of others in their class, and are "
+            f"left out, such as {source.paths[copies[0]]}",
+            DataWarning,
+            stacklevel=2,
+        )
+    pictures, places, times = np.unique(
+        source.pictures[first], return_index=True, return_counts=True
+    )
+    if (times > 1).any():
+        one = first[places[times > 1][0]]
+        others = first[source.pictures[first] == source.pictures[one]]
+        told = " and ".join(
+            f"{source.paths[image]} in {source.classes[source.labels[image]]!r}"
+            for image in others[:2].tolist()
+        )
+        warnings.warn(
+            f"{int((times > 1).sum())} of {len(pictures)} pictures are in several classes, such as "
+            f"{told}; keep each in its own",
+            DataWarning,
+            stacklevel=2,
+        )
+    return first
 
 
 def check_indices(indices: np.ndarray, source: ImageSet) -> None:

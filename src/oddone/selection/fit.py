@@ -4,12 +4,12 @@ import copy
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from oddone.data import ImageSet
+from oddone.data.image_set import without_copies
 from oddone.detector import Calibration, Detector
 from oddone.detector.calibration import check_false_alarms
 from oddone.detector.fitting import choose_evenly, choose_in_proportion, training_indices
@@ -93,9 +93,11 @@ def fit_frozen(
             "the network has a head that was trained; make its detector with Detector.fit"
         )
     check_false_alarms(false_alarms)
-    indices = training_indices(trained, source, None)
-    labels = torch.from_numpy(source.labels)
-    _check_counts(source)
+    training_indices(trained, source, None)  # raises where labels are missing
+    # Else what is held out would have been fitted on too.
+    indices = without_copies(source)
+    labels = torch.from_numpy(source.labels[indices])
+    _check_counts(labels, source.classes)
     if learn_head and rule is None:
         rule = "distance"  # what the head is for: leaving classes out would not see its worth
     candidates = CANDIDATES if rule is None else (candidate_by_name(rule),)
@@ -109,7 +111,7 @@ def fit_frozen(
     )
     # The classes mix as new images do, or the threshold would be that of another mix.
     most = MOST_WITH_HEAD if learn_head else MOST_FITTED
-    some = choose_in_proportion(source.labels, most, generator=stream(0, "fitted"))
+    some = choose_in_proportion(labels.numpy(), most, generator=stream(0, "fitted"))
     features, labels = features[:, some], labels[some]
     fitted = FittedRules.fit(features, labels)
     scores = _cross_validate(features, labels, fitted.shrinkage, progress)
@@ -122,7 +124,7 @@ def fit_frozen(
         fitted.gaussians.to(trained.device, torch.float32),
         None if fitted.probe is None else fitted.probe.to(trained.device),
         average,
-        References.of(fitted.embeddings, source, some[fitted.references.numpy()]),
+        References.of(fitted.embeddings, source, indices[some[fitted.references.numpy()]]),
         rules,
         calibration,
     )
@@ -138,15 +140,15 @@ def candidate_by_name(name: str) -> Candidate:
     return by_name[name]
 
 
-def _check_counts(source: ImageSet) -> None:
-    counts = np.bincount(source.labels, minlength=len(source.classes))
+def _check_counts(labels: Int[Tensor, " images"], classes: tuple[str, ...]) -> None:
+    counts = labels.bincount(minlength=len(classes))
     if counts.min() == 0:
-        name = source.classes[int(counts.argmin())]
+        name = classes[int(counts.argmin())]
         raise DataError(f"class {name!r} has no images; add some, or leave the class out")
     if counts.max() == 1:
         raise DataError(
-            f"each of the {len(counts)} classes has 1 image, which does not show how much images "
-            f"of a class differ; give at least 2 of a class, better 20"
+            f"each of the {len(counts)} classes has 1 image (copies do not count), which does not "
+            f"show how much images of a class differ; give at least 2 of a class, better 20"
         )
 
 

@@ -109,10 +109,12 @@ def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
 
     Of every class the same share, rounded down, is kept aside: normal, labelled images that are new
     to the encoder, to calibrate a detector with. They mix as the classes do, so a limit makes the
-    share of all classes smaller. A class of five images or more spares at least one.
+    share of all classes smaller. A class of five images or more spares at least one. A picture of
+    which there are copies is not held out, as it would not be new.
     """
     shuffled = torch.randperm(len(source), generator=stream(settings.seed, "held out")).numpy()
     aside = np.zeros(len(source), dtype=bool)
+    alone = np.bincount(source.pictures)[source.pictures] == 1
     labels = np.unique(source.labels)
     at_most = settings.held_out_at_most * len(labels)
     for label in labels:
@@ -121,7 +123,7 @@ def split_held_out(source: ImageSet, settings: TrainSettings) -> HeldOutSplit:
         wanted = min(wanted, len(members) * at_most // len(source))
         if settings.held_out > 0 and len(members) >= ENOUGH_TO_SPARE_ONE:
             wanted = max(1, wanted)
-        aside[members[:wanted]] = True
+        aside[members[alone[members]][:wanted]] = True
     return HeldOutSplit(np.flatnonzero(~aside), np.flatnonzero(aside))
 
 
