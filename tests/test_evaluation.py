@@ -510,5 +510,5 @@ def test_mistakes_are_told_before_the_detector_works(detector: Detector) -> None
 
 
 def test_images_that_were_trained_on_are_no_test(detector: Detector) -> None:
-    with pytest.warns(DataWarning, match="the 48 test images are those that .* trained on"):
+    with pytest.warns(DataWarning, match="100% of the 48 test images are some .* trained on"):
         evaluate(detector, tiny_source(), {})

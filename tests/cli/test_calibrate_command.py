@@ -128,7 +128,9 @@ def test_images_that_were_trained_on_are_refused(
     monkeypatch.setattr("oddone.cli.loading.load", lambda *_, **__: tiny_source(images=192))
     code, _, complained = run_oddone("calibrate", str(run), "photos")
     assert code == 2
-    assert "the 192 images of photos are those that the detector was trained on" in complained
+    assert (
+        "100% of the 192 images of photos are some that the detector was trained on" in complained
+    )
     assert (run / "detector.oddone").read_bytes() == before
 
 

@@ -213,7 +213,7 @@ def test_images_that_were_trained_on_get_one_line_of_advice(
     monkeypatch.setattr("oddone.cli.loading.load", lambda *_, **__: tiny_source(images=192))
     code, _, complained = run_oddone("evaluate", str(detector_file), "photos")
     assert code == 0
-    assert complained.startswith("note: the 192 test images are those that the detector was")
+    assert complained.startswith("note: 100% of the 192 test images are some that the detector")
     assert complained.count("\n") == 1
 
 

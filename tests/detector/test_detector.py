@@ -19,6 +19,7 @@ from oddone.encoders import TrainedNetwork, frozen_network
 from oddone.errors import DataError, DataWarning, SettingsError, SettingsWarning
 from oddone.fusion import harmonic, nearest
 from oddone.transforms import Rotations, ViewSet, one_view, rotations, rotations_and_mirrors
+from runs import tiny_source
 
 # The views of an image, as (is it mirrored, by how many quarters is it rotated).
 VIEWS_OF = {
@@ -274,10 +275,27 @@ def test_what_is_no_image_is_named_by_its_place_and_kind(detector: Detector) -> 
 def test_images_that_were_learned_are_not_taken_for_new_ones_without_a_warning(
     detector: Detector, source: ImageSet
 ) -> None:
-    with pytest.warns(DataWarning, match="those that the detector was trained on.*take new ones$"):
+    with pytest.warns(DataWarning, match="100% of these 9. images .* trained on.*take new ones$"):
         detector.standardise(source)
-    with pytest.warns(DataWarning, match="those that the detector was trained on.*take new ones$"):
+    with pytest.warns(DataWarning, match="100% of these 9. images .* trained on.*take new ones$"):
         detector.calibrate(source, false_alarms=0.2)
+
+
+def test_some_images_that_were_learned_are_noticed_under_any_name(
+    trained: TrainedNetwork, source: ImageSet
+) -> None:
+    detector, new = Detector.fit(trained, source, indices=FITTED), tiny_source(images=80, seed=9)
+    assert detector.share_learned(subset(source, HELD_OUT)) == 0
+    mixed = replace(
+        new,
+        images=np.concatenate([new.images, source.images[FITTED[:20]]]),
+        labels=np.concatenate([new.labels, source.labels[FITTED[:20]]]),
+        paths=[f"copy {number}" for number in range(100)],
+        fingerprint="another",
+    )
+    assert detector.share_learned(mixed) == 0.2
+    with pytest.warns(DataWarning, match="20% of these 100 images are some that the detector was"):
+        detector.calibrate(mixed, false_alarms=0.2)
 
 
 def test_what_is_remembered_belongs_together(

@@ -260,7 +260,7 @@ def test_what_compares_detectors_stands_before_them_and_else_in_the_chapter() ->
 
 def test_what_makes_numbers_doubtful_is_said() -> None:
     text = Elements(render_detector_page([chapter(seen_in_training=True)], [], {})).text
-    assert "those that it was trained on" in text
+    assert "some that it was trained on" in text
     uncalibrated = chapter(evaluation=evaluation(detected=None))
     page = render_detector_page([uncalibrated], [], {})
     assert "It has no threshold yet" in page

@@ -5,6 +5,7 @@ from pathlib import Path
 from oddone.cli.terminal import progress_bar, say_about_files
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
+from oddone.detector.detector import MOST_LEARNED
 from oddone.device import choose_device
 from oddone.errors import DataError
 
@@ -20,10 +21,11 @@ def load_images(source: str, size: int | None, *, strict: bool = False) -> Image
 def load_new_images(source: str, detector: Detector) -> ImageSet:
     """Return images to set a threshold by; those that the detector has learned are refused."""
     images = load_images(source, detector.image_size)
-    if images.fingerprint == detector.embedder.trained.data_fingerprint:
+    learned = detector.share_learned(images)
+    if learned > MOST_LEARNED:
         raise DataError(
-            f"the {len(images):,} images of {source} are those that the detector was trained on, "
-            f"and would set the threshold too low; calibrate with new ones"
+            f"{learned:.0%} of the {len(images):,} images of {source} are some that the detector "
+            f"was trained on, and would set the threshold too low; calibrate with new ones"
         )
     return images
 

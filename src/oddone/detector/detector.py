@@ -61,6 +61,8 @@ from oddone.transforms import one_view
 from oddone.verdict import Neighbour, Verdict
 from oddone.verdicts import Verdicts
 
+MOST_LEARNED = 0.05
+"""A test set may well have a few copies of training images."""
 MOST_REFERENCES = 5000
 MOST_PROBED = 20_000
 """Images that the linear probe is fitted on; more would take memory, and add little."""
@@ -391,6 +393,21 @@ class Detector:
         rules = tuple(standardised(rule.rule, scores[rule.rule]) for rule in self.rules)
         return replace(self, rules=rules, calibration=None, stages=())
 
+    def share_learned(self, source: ImageSet) -> float:
+        """Return about which share of images the detector was trained on, as far as it remembers.
+
+        Above `MOST_LEARNED`, they say little of new images.
+
+        Parameters
+        ----------
+        source
+            Images of the encoder's size.
+
+        """
+        if source.fingerprint == self.embedder.trained.data_fingerprint:
+            return 1.0
+        return self.references.share_of(source)
+
     def explain(self, images: Images, neighbours: int = 3) -> list[Explanation]:
         """Return for each image its distance per view and class, and similar training images.
 
@@ -453,10 +470,11 @@ class Detector:
         return scored_images(batches, self.classes)
 
     def _warn_unless_new(self, source: ImageSet) -> None:
-        if source.fingerprint == self.embedder.trained.data_fingerprint:
+        learned = self.share_learned(source)
+        if learned > MOST_LEARNED:
             warnings.warn(
-                f"these {len(source):,} images are those that the detector was trained on, whose "
-                f"scores are too low to say what is normal; take new ones",
+                f"{learned:.0%} of these {len(source):,} images are some that the detector was "
+                f"trained on, whose scores are too low to say what is normal; take new ones",
                 DataWarning,
                 stacklevel=3,
             )

@@ -11,11 +11,15 @@ from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
 from oddone.data import ImageSet
+from oddone.detector.fitting import choose_evenly
 from oddone.errors import ArtifactError, SettingsError
+from oddone.rng import stream
 from oddone.verdict import Neighbour
 
 THUMBNAIL_PIXELS = 64
 JPEG_QUALITY = 90
+LOOKED_UP = 500
+"""Of how many images it is looked up whether they are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,13 @@ class References:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def share_of(self, source: ImageSet) -> float:
+        """Return which share of some images of a set are among these, by their small pictures."""
+        chosen = choose_evenly(source.labels, LOOKED_UP, generator=stream(0, "look up"))
+        known = set(self.thumbnails)
+        found = [as_thumbnail(source.images[index]) in known for index in chosen]
+        return sum(found) / max(1, len(found))
 
     def nearest(
         self, embeddings: Float[Tensor, "images dim"], count: int

@@ -16,6 +16,7 @@ from torch import Tensor
 from oddone import metrics
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
+from oddone.detector.detector import MOST_LEARNED
 from oddone.errors import DataError, DataWarning, SettingsError, did_you_mean
 from oddone.evaluation.results import (
     AverageResult,
@@ -81,10 +82,11 @@ def evaluate(
     ind = _loaded(source, detector, progress)
     ood_sets = {name: _loaded(ood, detector, progress) for name, ood in oods.items()}
     labels_by_name(ind, detector.classes)  # raises where there is a class it does not know
-    if ind.fingerprint == detector.embedder.trained.data_fingerprint:
+    learned = detector.share_learned(ind)
+    if learned > MOST_LEARNED:
         warnings.warn(
-            f"the {len(ind):,} test images are those that the detector was trained on, so it "
-            f"will look better than it is; evaluate it on new images",
+            f"{learned:.0%} of the {len(ind):,} test images are some that the detector was trained "
+            f"on, so it will look better than it is; evaluate it on new images",
             DataWarning,
             stacklevel=2,
         )

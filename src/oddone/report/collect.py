@@ -21,6 +21,7 @@ from oddone.data.decode import (
 from oddone.data.fix import aliased_resize, fixed_resize
 from oddone.data.folder import pictures_below
 from oddone.detector import Detector, Explanation
+from oddone.detector.detector import MOST_LEARNED
 from oddone.detector.fitting import choose_evenly
 from oddone.detector.views import image_views
 from oddone.errors import DataError
@@ -69,7 +70,7 @@ class ReportData(NamedTuple):
     typical_images: list[ImageViews]
     """A typical test image, and a typical OOD image."""
     seen_in_training: bool
-    """Whether the test images are those that the detector was trained on."""
+    """Whether there are test images that the detector was trained on."""
 
 
 def collect_report_data(
@@ -107,7 +108,7 @@ def collect_report_data(
         _misclassified(detector, known, labels, ind),
         _false_alarms(detector, known, labels, ind),
         _typical_images(detector, known, ind, oods, ood_verdicts),
-        known.fingerprint == detector.embedder.trained.data_fingerprint,
+        detector.share_learned(known) > MOST_LEARNED,
     )
 
 

@@ -40,7 +40,7 @@ class DetectorChapter(NamedTuple):
     name: str
     evaluation: Evaluation
     seen_in_training: bool
-    """Whether the test images are those that the detector was trained on."""
+    """Whether there are test images that the detector was trained on."""
     illustrations: Sequence[Illustration]
     facts: Sequence[str] = ()
     """What it was trained on, how long, when, and the like."""
