@@ -71,12 +71,12 @@ def candidates() -> dict[str, TrainSettings]:
     }
 
 
-def split(source: ImageSet) -> tuple[ImageSet, ImageSet]:
+def split(source: ImageSet, last: int) -> tuple[ImageSet, ImageSet]:
     """Return all but the last images of each class, and those."""
     members = [np.flatnonzero(source.labels == each) for each in range(len(source.classes))]
     training, held_out = (
         some(source, np.sort(np.concatenate(indices)))
-        for indices in zip(*((each[:-HELD_OUT], each[-HELD_OUT:]) for each in members), strict=True)
+        for indices in zip(*((each[:-last], each[-last:]) for each in members), strict=True)
     )
     return training, held_out
 
@@ -88,14 +88,14 @@ def some(source: ImageSet, indices: np.ndarray) -> ImageSet:
         images=source.images[indices],
         labels=source.labels[indices],
         paths=[source.paths[each] for each in indices.tolist()],
-        fingerprint=f"{source.fingerprint} {HELD_OUT} {indices[0]}",
+        fingerprint=f"{source.fingerprint} {len(indices)} {indices[0]}",
     )
 
 
 def main(runs: Path, ind: str, /, *oods: str) -> None:
     """Train, measure, print and record."""
     keep_freed_memory()  # as the command line does
-    training, held_out = split(load(ind))
+    training, held_out = split(load(ind), HELD_OUT)
     odd = {
         name: load(place, size=training.images.shape[-1])
         for name, place in (each.split("=", 1) for each in oods)
