@@ -246,6 +246,24 @@ def test_parts_of_another_run_are_refused(
 
 
 @pytest.mark.usefixtures("_small_parts")
+def test_a_picture_that_was_replaced_under_its_name_is_not_mixed_with_older_rows(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "scores"
+    words = ("score", str(detector_file), str(folder), "--out", str(out))
+    assert run_oddone(*words)[0] == 0
+    first, *_ = make_shards(run_oddone, detector_file, folder, tmp_path / "before")
+    Image.new("RGB", (99, 99)).save(folder / "9.png")
+    code, _, complained = run_oddone(*words)
+    assert code == 2
+    assert "of images that have changed since" in complained
+    _, second = make_shards(run_oddone, detector_file, folder, tmp_path / "after")
+    code, _, complained = run_oddone("score", "--merge", str(first), str(second))
+    assert code == 2
+    assert "of other images, or of images that have changed" in complained
+
+
+@pytest.mark.usefixtures("_small_parts")
 def test_what_became_of_the_list_of_pieces_does_not_matter(
     run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
 ) -> None:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,31 @@ def test_a_piece_survives_json_and_changes_the_identity(piece: Piece) -> None:
     with_it, without = Identity(), Identity()
     with_it.add(piece)
     assert with_it.hexdigest() != without.hexdigest()
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tar"])
+def test_a_file_that_has_changed_under_its_name_changes_the_identity(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"first")
+    piece = str(path) if name == "a.png" else PackedPiece("tar", str(path), 5)
+
+    def identity() -> str:
+        found = Identity()
+        found.add(piece)
+        return found.hexdigest()
+
+    os.utime(path, ns=(1, 1))
+    first = identity()
+    assert identity() == first
+    os.utime(path, ns=(1, 2))
+    later = identity()
+    path.write_bytes(b"longer than that")
+    os.utime(path, ns=(1, 2))
+    longer = identity()
+    path.unlink()
+    assert len({first, later, longer, identity()}) == 4
 
 
 @pytest.mark.parametrize("content", [3, [], ["Path", "a"], ["BrokenFile", "a"], {"a": 1}])

@@ -6,7 +6,6 @@ a run, the next one does the parts that are missing. Parts of another detector, 
 are never added.
 """
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -24,7 +23,7 @@ from oddone.cli.score_shares import ShareNote, read_note
 from oddone.cli.score_table import open_parquet, to_row
 from oddone.cli.score_tally import Tally
 from oddone.cli.terminal import note as tell
-from oddone.data.pieces import PackedPiece, Piece, from_json, images_in, to_json
+from oddone.data.pieces import Identity, PackedPiece, Piece, from_json, images_in, to_json
 from oddone.data.stream import stream_pieces
 from oddone.engines import JobFailedError, MakeWorker, Summary
 from oddone.errors import DataError, SettingsError
@@ -40,7 +39,7 @@ from oddone.files import (
 from oddone.progress import Progress
 
 PIECES, MANIFEST = "pieces.jsonl", "manifest.json"
-FORMAT = 1
+FORMAT = 2
 IMAGES_PER_PART = 1024
 """About how many: a part has whole batches of the detector, or is a tar."""
 
@@ -216,21 +215,21 @@ def _make_plan(job: PartJob, pieces: Iterable[Piece], batch_size: int) -> _Parts
 
 
 def _write_pieces(path: Path, pieces: Iterable[Piece], batch_size: int) -> _PartsPlan:
-    digest, offsets, known, place = hashlib.sha256(), [], 0, 0
+    identity, offsets, known, place = Identity(), [], 0, 0
     all_known = True
     with path.open("wb") as file:
         for number, some in enumerate(_parts_of(pieces, batch_size), 1):
             line = json.dumps({"part": number, "pieces": [to_json(each) for each in some]})
-            content = line.encode() + b"\n"
-            digest.update(content)
             offsets.append(place)
-            place += file.write(content)
+            place += file.write(line.encode() + b"\n")
+            for piece in some:
+                identity.add(piece, number)
             counts = [images_in(piece) for piece in some]
             known += sum(counts)
             all_known = all_known and 0 not in counts
         file.flush()
         os.fsync(file.fileno())
-    return _PartsPlan(digest.hexdigest(), offsets, known if all_known else 0)
+    return _PartsPlan(identity.hexdigest(), offsets, known if all_known else 0)
 
 
 def _parts_of(pieces: Iterable[Piece], batch_size: int) -> Iterator[list[Piece]]:

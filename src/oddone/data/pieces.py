@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from oddone.data.file_tree import ending_of
+from oddone.data.file_tree import ending_of, stat_or_reason
 from oddone.data.folder import contents_below
 from oddone.data.formats import ENDINGS
 from oddone.data.image_set import BrokenFile
@@ -22,7 +22,7 @@ from oddone.data.notation import Request, read_request
 from oddone.data.packed import open_place
 from oddone.data.parquet_file import row_groups
 from oddone.data.readable import Readable
-from oddone.data.remote import RemoteFile, described, pictures_of
+from oddone.data.remote import RemoteFile, described, is_url, pictures_of
 from oddone.errors import DataError, SettingsError
 
 FILE_SCHEMES = ("folder", "flat", "imglist")
@@ -118,13 +118,18 @@ def share_of(pieces: Sequence[Piece], number: int, shares: int) -> Sequence[Piec
 
 
 class Identity:
-    """A hash over pieces, which are added one by one: it tells whether sources are the same."""
+    """A hash over pieces, which are added one by one: it tells whether sources are the same.
+
+    A file of this machine counts with its size and time, as others may take its name.
+    """
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def add(self, piece: Piece) -> None:
-        self._digest.update(json.dumps(to_json(piece)).encode() + b"\n")
+    def add(self, piece: Piece, part: int = 0) -> None:
+        """Add the next piece, and the number of the part that it is in, if it is in any."""
+        described = [part, to_json(piece), _state_of(piece)]
+        self._digest.update(json.dumps(described).encode() + b"\n")
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
@@ -145,6 +150,15 @@ def from_json(content: object) -> Piece:
         except TypeError:
             pass
     raise DataError("a list of pieces is damaged; choose another folder")
+
+
+def _state_of(piece: Piece) -> object:
+    """Return what changes with the content of a file of this machine; None of all else."""
+    path = piece.place if isinstance(piece, PackedPiece) else piece
+    if not isinstance(path, str) or is_url(path):
+        return None
+    status = stat_or_reason(path)
+    return status if isinstance(status, str) else (status.st_size, status.st_mtime_ns)
 
 
 def _place(request: Request) -> str:
