@@ -229,7 +229,9 @@ def test_parts_of_another_run_are_refused(
         return complained
 
     other = tmp_path / "other.oddone"
-    Detector.load(detector_file).calibrate(tiny_source(images=60), false_alarms=0.2).save(other)
+    Detector.load(detector_file).calibrate(tiny_source(images=60, seed=9), false_alarms=0.2).save(
+        other
+    )
     assert "by another detector" in refused("score", str(other), *words[2:])
     assert "with other columns (--explain)" in refused(*words, "--explain")
     part = out / "part-000002.parquet"
