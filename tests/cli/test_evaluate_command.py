@@ -1,5 +1,7 @@
 import csv
+import errno
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +121,47 @@ def test_what_to_expect_is_said_where_the_detectors_file_says_it(
     without = run_oddone("evaluate", str(detector_file), new_images)
     assert "To expect" not in without[1]
     assert run_oddone("evaluate", str(odd), new_images) == without
+
+
+def test_numbers_that_cannot_be_shown_are_written(
+    run_oddone: Run,
+    detector_file: Path,
+    new_images: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outs = [tmp_path / "result.json", tmp_path / "result.csv"]
+    words = [word for path in outs for word in ("--out", str(path))]
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("oddone.cli.evaluate._show", fail)
+    code, _, complained = run_oddone("evaluate", str(detector_file), new_images, *words)
+    assert code == 2
+    assert "No space left on device" in complained
+    assert all(path.exists() for path in outs)
+
+
+def test_a_file_that_fails_costs_neither_what_is_shown_nor_another_file(
+    run_oddone: Run,
+    detector_file: Path,
+    new_images: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outs = [tmp_path / "result.json", tmp_path / "result.csv"]
+    words = [word for path in outs for word in ("--out", str(path))]
+
+    def fail(path: Path, _: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("oddone.cli.evaluate.write_json", fail)
+    code, printed, complained = run_oddone("evaluate", str(detector_file), new_images, *words)
+    assert code == 2
+    assert f"{outs[0]} cannot be written: No space left on device" in complained
+    assert "of 30 test images get their label" in printed
+    assert outs[1].exists()
 
 
 def test_no_file_is_written_twice(

@@ -1,6 +1,7 @@
 """`oddone evaluate`: metrics of a detector, of all images and by class, as tables and files."""
 
 import shlex
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -81,12 +82,13 @@ def evaluate(
     oods = {name: load_images(notation, opened.image_size) for name, notation in sources.items()}
     with progress_with_warnings() as progress:
         evaluation = evaluate_detector(opened, known, oods, averages=averages, progress=progress)
-    _show(evaluation, detector, opened.classes)
-    estimate = stated_estimate(opened.provenance)
-    if estimate is not None:
-        say(f"To expect on things it has never seen: {describe_estimate(estimate)}")
-    for path in out:
-        _write(evaluation, path)
+    with ExitStack() as stack:  # a pipe that is closed, or one file that fails, costs no other file
+        for path in reversed(out):
+            stack.callback(_write, evaluation, path)
+        _show(evaluation, detector, opened.classes)
+        estimate = stated_estimate(opened.provenance)
+        if estimate is not None:
+            say(f"To expect on things it has never seen: {describe_estimate(estimate)}")
 
 
 def _check_out_files(out: tuple[Path, ...]) -> None:
