@@ -17,7 +17,9 @@ def fewer_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def load_fewer(*source: str, **options: Any) -> ImageSet:
         images = load(*source, **options)
-        return replace(images, images=images.images[::4], labels=images.labels[::4])
+        return replace(
+            images, images=images.images[::4], labels=images.labels[::4], paths=images.paths[::4]
+        )
 
     monkeypatch.setattr("oddone.cli.demo.load", load_fewer)
 
