@@ -215,6 +215,19 @@ def test_a_path_that_can_be_read_in_several_ways_is_an_error(tmp_path: Path) -> 
         load(str(tmp_path / "both"))
 
 
+def test_a_folder_with_the_name_of_embedded_images_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, embedded in (("digits", 10), ("fashion", 10)):
+        make_labelled(tmp_path / name)
+        with pytest.raises(DataError, match=rf"write \./{name} for yours, or {name}: for those"):
+            load(name)
+        assert len(load(f"./{name}").classes) == 2
+        assert len(load(f"{name}:").classes) == embedded
+    assert len(load("fashion:known").classes) == 8
+
+
 def test_a_path_that_cannot_be_guessed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     with pytest.raises(DataError, match=r"holds no images that oddone knows \(found: nothing\)"):

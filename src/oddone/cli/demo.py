@@ -95,7 +95,7 @@ def compare(out: Path, settings: TrainSettings) -> tuple[Detector, dict[str, Eva
     images = DemoImages(
         load(KNOWN),
         load(f"{KNOWN}#test"),
-        {UNSEEN: load("fashion:unseen#test"), DIGITS: load("digits", size=28)},
+        {UNSEEN: load("fashion:unseen#test"), DIGITS: load("digits:", size=28)},
     )
     say("1. Masked contrastive learning: eight garments, each in four rotations")
     run = _train(out / "mcl", images.training, settings)
@@ -165,7 +165,7 @@ def _explain_three(detector: Detector, out: Path) -> None:
     for name, source in (
         ("known", f"{KNOWN}#test"),
         ("unseen", "fashion:unseen#test"),
-        ("digit", "digits"),
+        ("digit", "digits:"),
     ):
         images = load(source, size=detector.image_size)
         image = images.images[0]

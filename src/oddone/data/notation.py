@@ -188,6 +188,8 @@ def _parse_unchecked(source: str, guess: Callable[[Path], str]) -> Request:
             _check_scheme_of_url(request)
         elif scheme not in EMBEDDED:
             _check_exists(request)
+        elif not colon:
+            _check_no_path_has_name(scheme)
         return request
     if is_url(place):
         return Request(guess_scheme_of_url(place), place, split)
@@ -249,6 +251,15 @@ def _check_exists(request: Request) -> None:
     if request.scheme in ("arrays", "imglist") and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
         raise DataError(f"{path} is {what}; {request.scheme}: reads a file")
+
+
+def _check_no_path_has_name(scheme: str) -> None:
+    """Raise a `DataError` if embedded images, named without a colon, may be meant for a path."""
+    if Path(scheme).exists():
+        raise DataError(
+            f"{scheme!r} is in this folder, and also the name of images inside oddone; write "
+            f"./{scheme} for yours, or {scheme}: for those"
+        )
 
 
 def _check_scheme_of_url(request: Request) -> None:
