@@ -99,6 +99,16 @@ def test_compose_mounts_files_that_there_are_or_that_the_user_makes() -> None:
     assert missing == {"./token"}
 
 
+def test_a_new_detector_reaches_the_container_as_its_folder_is_mounted() -> None:
+    guide = (ROOT / "docs" / "guides" / "service.md").read_text()
+    compose = (ROOT / "deploy" / "compose.yaml").read_text()
+    for text in (guide, compose):
+        assert re.findall(r"(\S+):/detector\b\S*:ro", text) == ["./detector"]
+    (container,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (detector,) = (each for each in container["volumeMounts"] if each["name"] == "detector")
+    assert (detector["mountPath"], "subPath" in detector) == ("/detector", False)
+
+
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="there is no hadolint here")
 def test_hadolint_finds_nothing_in_the_containerfile() -> None:
     command = ["hadolint", str(ROOT / "Containerfile")]

@@ -18,9 +18,10 @@ for (const file of files) {
   const pixels = new Uint8Array(readFileSync(file))
   const images = new ort.Tensor('uint8', pixels, [1, Number(height), Number(width), 3])
   const verdict = await session.run({ images })
-  const name = facts.classes[Number(verdict.label.data[0])]
-  const anomalous = verdict.anomalous?.data[0]
-  console.log(`${file}: ${anomalous ? 'anomalous' : name}, score ${verdict.score.data[0].toFixed(4)}`)
+  let name = facts.classes[Number(verdict.label.data[0])]
+  if (!verdict.anomalous) name = `no threshold, most like ${name}` // the detector was not calibrated
+  else if (verdict.anomalous.data[0]) name = 'anomalous'
+  console.log(`${file}: ${name}, score ${verdict.score.data[0].toFixed(4)}`)
 }
 
 // ONNX Runtime for JavaScript does not give the metadata of a model. They are the fields 14 of the

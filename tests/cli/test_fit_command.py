@@ -88,7 +88,10 @@ def test_fit_says_what_was_read_what_to_expect_and_what_is_next(run: Run, photos
     )
     assert "Held-out images of your classes get the right label in " in lines
     assert "the detector is fruit.oddone; " in lines
-    assert "Next: oddone score fruit.oddone IMAGES" in lines
+    assert (
+        "Next: oddone score fruit.oddone IMAGES, or oddone report fruit.oddone --test TEST_IMAGES "
+        "--out report.html" in lines
+    )
     assert "24 held-out images" in complained  # too few for the wanted false alarms
     assert Path("fruit.oddone").is_file()
     assert photos.is_dir()

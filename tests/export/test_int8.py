@@ -40,6 +40,12 @@ def test_the_network_and_nothing_else_is_in_int8(path: Path) -> None:
     assert OnnxDetector.load(path).facts.int8
 
 
+@pytest.mark.parametrize("fixed_size", [True, False])
+def test_the_full_checker_of_onnx_finds_nothing(detector: Detector, fixed_size: bool) -> None:
+    content = int8_content(detector, HELD_OUT, fixed_size=fixed_size)
+    onnx_package().checker.check_model(content, full_check=True)
+
+
 def test_the_threshold_is_that_of_its_own_scores(detector: Detector, path: Path) -> None:
     opened = OnnxDetector.load(path)
     verdicts = score_images(OnnxScorer(opened), HELD_OUT)

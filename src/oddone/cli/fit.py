@@ -129,4 +129,7 @@ def _say_what_to_expect(detector: Detector, out: Path) -> None:
         say(advise_on_estimate(detector, estimate))
     say(f"the detector is {out}; {describe_threshold(detector)}")
     where = shlex.quote(str(out))
-    say(f"Next: oddone score {where} IMAGES, or oddone report {where} --out report.html")
+    say(
+        f"Next: oddone score {where} IMAGES, or oddone report {where} --test TEST_IMAGES "
+        f"--out report.html"
+    )

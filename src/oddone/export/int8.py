@@ -8,6 +8,7 @@ they are, as there a rounding would move every score.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oddone.data import ImageSet
-from oddone.export.onnx_file import INPUT, onnx_package, onnxruntime_package
-from oddone.export.onnx_model import OnnxModel
+from oddone.export.onnx_file import INPUT, graphs_of, onnx_package, onnxruntime_package
+from oddone.export.onnx_model import OnnxModel, clean
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 QUANTISED = ["Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool"]
 """Those between products too, so that their numbers need not become floats and bytes again."""
@@ -51,7 +52,31 @@ def quantise(exported: OnnxModel, images: ImageSet) -> "ModelProto":
             nodes_to_exclude=outside,
         )
         quantised: ModelProto = onnx.load_model(after)
+    clean(quantised)
+    for graph in graphs_of(quantised.graph):
+        _sort_nodes(graph)
     return quantised
+
+
+def _sort_nodes(graph: "GraphProto") -> None:
+    """Put every node after those that it needs; the quantiser forgets what branches need."""
+    nodes = list(graph.node)
+    makers = {name: number for number, node in enumerate(nodes) for name in node.output}
+    needed = {
+        number: {makers[name] for name in _names_needed(node) if name in makers}
+        for number, node in enumerate(nodes)
+    }
+    ordered = [nodes[number] for number in TopologicalSorter(needed).static_order()]
+    del graph.node[:]
+    graph.node.extend(ordered)
+
+
+def _names_needed(node: "NodeProto") -> "Iterator[str]":
+    """Yield what a node takes, and what the nodes of its branches do."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inside in attribute.g.node:
+            yield from _names_needed(inside)
 
 
 class _Images:

@@ -158,7 +158,7 @@ def _check_graph(path: Path, model: "ModelProto") -> None:
     if model.functions or model.training_info:
         raise ArtifactError(f"{path} has functions of its own, and is not used; make it anew")
     external = onnx_package().TensorProto.EXTERNAL
-    for graph in _graphs(model.graph):
+    for graph in graphs_of(model.graph):
         for node in graph.node:
             if node.domain not in {"", "ai.onnx"} or node.op_type in _ENDLESS:
                 what = f"{node.domain}:{node.op_type}" if node.domain else node.op_type
@@ -169,12 +169,12 @@ def _check_graph(path: Path, model: "ModelProto") -> None:
             )
 
 
-def _graphs(graph: "GraphProto") -> "Iterator[GraphProto]":
+def graphs_of(graph: "GraphProto") -> "Iterator[GraphProto]":
     """Yield a graph and those inside it, as the branches of a condition are."""
     yield graph
     for attribute in _attributes(graph):
         for inside in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from _graphs(inside)
+            yield from graphs_of(inside)
 
 
 def _attributes(graph: "GraphProto") -> "Iterator[AttributeProto]":

@@ -106,7 +106,7 @@ def to_onnx(program: torch.export.ExportedProgram, detector: Detector) -> OnnxMo
         for node in model.graph.node
         if any("'network" in entry.value for entry in node.metadata_props)
     )
-    _clean(model)
+    clean(model)
     return OnnxModel(model, network_nodes)
 
 
@@ -153,8 +153,8 @@ def program_bytes(program: torch.export.ExportedProgram, facts: OnnxFacts) -> by
     return file.getvalue()
 
 
-def _clean(model: "ModelProto") -> None:
-    """Take out what tells of the machine, and name the axes."""
+def clean(model: "ModelProto") -> None:
+    """Take out what tells of the machine, or of shapes inside, and name the axes."""
     (images,) = model.graph.input
     named = {
         dim.dim_param: name

@@ -25,6 +25,7 @@ from oddone.service.settings import ServiceSettings
 MOST_RECENT = 10_000
 """Verdicts that are remembered for feedback, of each detector."""
 LOG = logging.getLogger("oddone.service")
+REFUSED = "detector %s: the new file is refused, the old one stays: %s"
 FileStamp = tuple[int, int, int]
 
 
@@ -67,6 +68,11 @@ class ServedDetector:
         """How often a new file was taken, and how often refused."""
         self.refused: str | None = None
         """When the newest file was refused, if it was; the log says why."""
+
+    def refuse(self) -> None:
+        """Note that the newest file was refused."""
+        self.refused = now()
+        self.reloads["refused"] += 1
 
 
 class ServedDetectors:
@@ -128,9 +134,11 @@ class ServedDetectors:
         try:
             loaded = self._load(name, served.path)
         except (OddOneError, OSError) as error:
-            served.refused = now()
-            served.reloads["refused"] += 1
-            LOG.error("detector %s: the new file is refused, the old one stays: %s", name, error)  # noqa: TRY400
+            served.refuse()
+            LOG.error(REFUSED, name, error)  # noqa: TRY400
+        except Exception as error:  # whatever it is, the watch must go on
+            served.refuse()
+            LOG.exception(REFUSED, name, error)  # noqa: TRY401
         else:
             if loaded.sha256 != served.loaded.sha256:
                 served.loaded = loaded

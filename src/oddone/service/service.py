@@ -5,7 +5,7 @@ import hashlib
 import math
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,19 +72,22 @@ class Service:
 
     async def stop(self) -> None:
         """End what was begun; no request is there any more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
-        await asyncio.gather(*self._reloads)
-        self.close()
+        try:
+            if self._watching is not None:
+                self._watching.cancel()
+                with suppress(asyncio.CancelledError):
+                    await self._watching
+            await asyncio.gather(*self._reloads)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """End all threads and processes, and let go of the detectors."""
-        self.decoders.close()
-        self.detectors.close()
-        if self.feedback is not None:
-            self.feedback.close()
+        with ExitStack() as closing:  # each, also where another one fails
+            if self.feedback is not None:
+                closing.callback(self.feedback.close)
+            closing.callback(self.detectors.close)
+            closing.callback(self.decoders.close)
 
     async def fetch(
         self, sent: Sequence[UploadedPicture | LinkedPicture], admitted: AdmittedRequest
