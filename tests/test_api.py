@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import oddone
 from oddone.api import fit_run
@@ -64,6 +65,51 @@ def test_a_start_that_fails_leaves_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="too few"):
         oddone.train(tiny_source(images=1), settings(), out=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def own_encoder(channels: int = 5) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, channels, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def interrupted(path: Path, encoder: nn.Module | None) -> RunDirectory:
+    """Return a run that has a checkpoint of its first step and was stopped in the second."""
+
+    def interrupt(report: StepReport) -> None:
+        if report.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oddone.train(SOURCE, settings(), out=path, encoder=encoder, watch=interrupt)
+    return RunDirectory.open(path)
+
+
+def test_a_run_on_an_encoder_of_ones_own_goes_on_with_such_an_encoder_alone(
+    tmp_path: Path,
+) -> None:
+    run = interrupted(tmp_path, own_encoder())
+    assert run.provenance["own_encoder"] == "Sequential"
+    before = content(tmp_path)
+    with pytest.raises(
+        SettingsError, match="encoder of your own, Sequential, .*encoder="
+    ) as caught:
+        oddone.train(SOURCE, settings(), out=tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=r"of another network .*; pass the encoder"):
+        oddone.train(SOURCE, settings(), out=tmp_path, encoder=own_encoder(channels=6))
+    assert content(tmp_path) == before
+    assert oddone.train(SOURCE, out=tmp_path, encoder=own_encoder()).calibration is not None
+
+
+def test_a_run_on_a_named_encoder_does_not_go_on_with_another(tmp_path: Path) -> None:
+    assert "own_encoder" not in interrupted(tmp_path, None).provenance
+    before = content(tmp_path)
+    with pytest.raises(DataError, match="of another network"):
+        oddone.train(SOURCE, settings(), out=tmp_path, encoder=own_encoder())
+    assert content(tmp_path) == before
 
 
 def test_where_nothing_is_held_out_there_is_no_threshold() -> None:

@@ -182,11 +182,12 @@ def train(
     """
     source, settings = _suited(source, settings, encoder, None if out is None else Path(out))
     if out is not None:
-        run = _open_run(Path(out), source, settings)
+        run = _open_run(Path(out), source, settings, encoder)
         with run.removed_unless_begun():
             return _train_in(run, source, encoder, false_alarms, watch, progress)
     with tempfile.TemporaryDirectory() as folder:
-        run = RunDirectory.create(Path(folder) / "run", settings, _provenance(source, settings))
+        provenance = _provenance(source, settings, encoder)
+        run = RunDirectory.create(Path(folder) / "run", settings, provenance)
         return _train_in(run, source, encoder, false_alarms, watch, progress)
 
 
@@ -308,11 +309,14 @@ def keep_detector(run: RunDirectory, detector: Detector) -> None:
     run.rewrite_provenance(detector.provenance)
 
 
-def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirectory:
+def _open_run(
+    path: Path, source: ImageSet, settings: TrainSettings, encoder: nn.Module | None
+) -> RunDirectory:
     """Return the directory of a new run, or of one that was begun with the same settings."""
     if not RunDirectory.exists(path):
-        return RunDirectory.create(path, settings, _provenance(source, settings))
+        return RunDirectory.create(path, settings, _provenance(source, settings, encoder))
     run = RunDirectory.open(path)
+    run.check_encoder(encoder)
     if run.settings != settings:
         raise SettingsError(
             f"{path} holds a run with other settings; choose another folder, or pass that run's "
@@ -325,8 +329,10 @@ def _open_run(path: Path, source: ImageSet, settings: TrainSettings) -> RunDirec
     return run
 
 
-def _provenance(source: ImageSet, settings: TrainSettings) -> Mapping[str, Any]:
+def _provenance(
+    source: ImageSet, settings: TrainSettings, encoder: nn.Module | None
+) -> Mapping[str, Any]:
     return {
-        **run_provenance(settings),
+        **run_provenance(settings, encoder),
         "data": {"images": len(source), "fingerprint": source.fingerprint},
     }

@@ -5,7 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benches import SECONDS_PER_STEP, TOY_TABLES, Counting, odd, toy_bench, toy_sets
+from benches import (
+    SECONDS_PER_STEP,
+    TOY_TABLES,
+    TRAINING,
+    Counting,
+    known,
+    odd,
+    toy_bench,
+    toy_sets,
+)
 
 from oddone.bench import Bench, BenchImages, Record, Table, read_record, sample, write_record
 from oddone.bench.earlier import EarlierRecords
@@ -102,6 +111,10 @@ def test_what_was_taken_over_is_announced(first: Record, tmp_path: Path) -> None
     assert said == ["taken over from earlier records: 3 of 6 results"]
 
 
+def other_training(sets: BenchImages) -> BenchImages:
+    return replace(sets, training=known(TRAINING, seed=7))
+
+
 def other_test(sets: BenchImages) -> BenchImages:
     return replace(sets, test=sample(sets.test.of, 8))
 
@@ -115,7 +128,13 @@ def another_set(sets: BenchImages) -> BenchImages:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"), [(other_test, "test images"), (other_odd, "svhn"), (another_set, "scenes")]
+    ("change", "named"),
+    [
+        (other_training, "training images"),
+        (other_test, "test images"),
+        (other_odd, "svhn"),
+        (another_set, "scenes"),
+    ],
 )
 def test_numbers_of_other_images_are_refused(
     first: Record, tmp_path: Path, change: Callable[[BenchImages], BenchImages], named: str

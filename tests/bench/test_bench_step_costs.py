@@ -92,6 +92,23 @@ def test_outliers_have_a_cost_of_their_own(tmp_path: Path) -> None:
     assert known_costs.known(in_minutes(recipes.CROSS_ENTROPY)) is None
 
 
+def test_a_step_of_fewer_images_than_a_batch_has_a_cost_of_its_own(tmp_path: Path) -> None:
+    wanted, exposed = in_minutes(recipes.MCL), in_minutes(recipes.OUTLIER_EXPOSURE)
+    batch = wanted.settings.batch.images
+    measuring = Measuring(**{"MCL": [2.0] * ROUNDS, "outlier exposure": [5.0] * ROUNDS})
+    costs(tmp_path, measuring).find([wanted, exposed], print)
+
+    def is_known(each: Plan, images: int, outliers: int) -> bool:
+        training, outside = known(images, seed=1), odd(outliers, seed=1)
+        folder = tmp_path / "step_costs"
+        return StepCosts(folder, training, outside, Measuring()).known(each) is not None
+
+    assert is_known(wanted, 5 * batch, 1)
+    assert not is_known(wanted, batch - 1, 1)
+    assert is_known(exposed, 5 * batch, len(OUTLIERS))
+    assert not is_known(exposed, 5 * batch, 1)
+
+
 def test_the_shortest_budget_pays_for_one_step(tmp_path: Path) -> None:
     known_costs = costs(tmp_path, Measuring(MCL=[500.0] * ROUNDS))
     wanted = in_minutes(recipes.MCL, minutes=0.01)

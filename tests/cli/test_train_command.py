@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
+from torch import nn
 
 from oddone import train as oddone_train
 from oddone.cli.train import _say_result
@@ -400,6 +401,20 @@ def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(
     code, printed, complained = run_oddone(*words)
     assert code == 0, complained
     assert "done: 3 steps" in printed
+
+
+def test_a_run_on_an_encoder_of_ones_own_is_not_resumed_without_it(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, encoder = tmp_path / "run", nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    oddone_train(str(photos), replace(smoke(), steps=2, held_out=0.0), out=run, encoder=encoder)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for words in ((), ("--source", str(photos)), ("--source", str(photos), "--steps", "3")):
+        code, _, complained = run_oddone("train", "--resume", str(run), *words)
+        assert code == 2
+        assert f"{run} trains an encoder of your own, Sequential" in complained
+        assert "oddone.train(source, out=" in complained
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_one_class_becomes_a_detector_that_says_normal_or_not(

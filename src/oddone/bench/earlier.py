@@ -107,7 +107,10 @@ def _as_text(settings: Mapping[str, Any]) -> str:
 
 def _check_images(path: Path, theirs: DataRecord, ours: DataRecord) -> None:
     """Raise a DataError where a record was measured on other images."""
-    pairs = {"test images": (theirs.test, ours.test)} | {
+    pairs = {
+        "training images": (theirs.training, ours.training),
+        "test images": (theirs.test, ours.test),
+    } | {
         name: (theirs.oods.get(name), ours.oods.get(name))
         for name in dict.fromkeys((*theirs.oods, *ours.oods))
     }
@@ -115,5 +118,5 @@ def _check_images(path: Path, theirs: DataRecord, ours: DataRecord) -> None:
     if different:
         raise DataError(
             f"--earlier {path}: it was measured on other images ({', '.join(different)}); give the "
-            f"same --test, --ood and --limit, or leave it out"
+            f"same --ind, --test, --ood and --limit, or leave it out"
         )

@@ -26,6 +26,7 @@ from oddone.errors import ArtifactError, SettingsError
 from oddone.files import lock_folder, read_regular, write_json
 from oddone.provenance import machine, now
 from oddone.training import RunDirectory, StepReport, TrainSettings, train_network
+from oddone.training.batches import Batches
 from oddone.training.settings import LENGTHS
 from oddone.training.settings_file import to_dict
 
@@ -90,9 +91,15 @@ class StepCosts:
         self.measure = measure
 
     def path_of(self, wanted: Plan) -> Path:
-        """Return the file of a plan's cost: that of all plans but for their length and seed."""
-        settings = without_length(to_dict(wanted.settings))
-        decisive = [settings, self.training.images.shape[1:], wanted.outliers]
+        """Return the file of a plan's cost: that of all plans but for their length and seed.
+
+        Where there are fewer images than a batch has, a step takes those, and costs less.
+        """
+        settings = wanted.settings
+        images = Batches(self.training, settings).images_per_step
+        outliers = wanted.outliers and min(images, len(self.outliers or ()))
+        cut = replace(settings, batch=settings.batch.of_images(max(2, images)))
+        decisive = [without_length(to_dict(cut)), self.training.images.shape[1:], outliers]
         text = json.dumps(decisive, sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 

@@ -188,6 +188,7 @@ def _go_on(
     Return the exit code.
     """
     run = RunDirectory.open(path)
+    run.check_encoder(None)
     with run.locked():
         inputs = _load_again(run, source)
         with distributed.in_turn():  # once the first has extended it, others find it so

@@ -6,6 +6,7 @@ optimiser keeps for each weight, and those two numbers are all there is to keep.
 """
 
 import math
+import reprlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,10 @@ def load_newest_checkpoint(
     return _progress(file)
 
 
+class _OtherNetworkError(ArtifactError):
+    """A checkpoint is whole, and its weights are those of another network."""
+
+
 class _GoodCheckpoint(NamedTuple):
     """A checkpoint that is good, and those after it that are not."""
 
@@ -115,8 +120,11 @@ def _newest_good(folder: Path, network: nn.Module | None = None) -> _GoodCheckpo
         else:
             return _GoodCheckpoint(file, bad)
     if bad:
+        newest, _ = bad[0]
+        if isinstance(newest, _OtherNetworkError):
+            raise DataError(f"{newest}; pass the encoder that the run began with") from newest
         raise DataError(
-            f"none of {len(bad)} checkpoints in {folder} is good ({bad[0][0]}); train anew"
+            f"none of {len(bad)} checkpoints in {folder} is good ({newest}); train anew"
         )
     return None
 
@@ -144,8 +152,9 @@ def _check_fits(file: TensorFile, network: nn.Module) -> None:
     """Raise an ArtifactError unless all that is in a checkpoint belongs to this network."""
     wrong = mismatched_weights(network.state_dict(), file.below("network."))
     if wrong:
-        raise file.inconsistent(
-            f"{len(wrong)} weights are not those of the settings, such as {wrong[0]!r}"
+        raise _OtherNetworkError(
+            f"{file.path} is of another network ({len(wrong)} weights differ, such as "
+            f"{reprlib.repr(wrong[0])})"
         )
     for fault in impossible_numbers(network, file.below("network.")):
         raise file.inconsistent(f"network.{fault}")

@@ -123,7 +123,9 @@ def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     if outliers is not None:
         check_outliers(outliers, source, settings)
     with run.locked():
+        run.check_encoder(encoder)
         if newest_checkpoint(run.checkpoints) is None:
+            run.state_encoder(encoder)
             network = initial_network(source, settings, encoder=encoder, start=start)
         else:
             network = untrained_network(source, settings, encoder=encoder)

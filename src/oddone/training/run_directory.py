@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
+from torch import nn
 
 from oddone import distributed
 from oddone.errors import DataError, SettingsError
@@ -95,6 +96,8 @@ class StatedProvenance(TypedDict):
     left_out: NotRequired[StatedLeftOut]
     extended: NotRequired[list[StatedExtension]]
     unfinished: NotRequired[bool]
+    own_encoder: NotRequired[str]
+    """The class of the encoder, where that is a module of the user's own."""
 
 
 class RunDirectory:
@@ -260,6 +263,22 @@ class RunDirectory:
             ) from error
         return content
 
+    def check_encoder(self, encoder: nn.Module | None) -> None:
+        """Raise a SettingsError if the run's encoder is the user's own and none is given."""
+        name = self.provenance.get("own_encoder")
+        if name is not None and encoder is None:
+            raise SettingsError(
+                f"{self.path} trains an encoder of your own, {name}, whose code is in no file; go "
+                f"on from Python: oddone.train(source, out={str(self.path)!r}, encoder=...)"
+            )
+
+    def state_encoder(self, encoder: nn.Module | None) -> None:
+        """Note in the provenance that the encoder is the user's own, if one is given."""
+        provenance = self.provenance
+        stated = {**provenance, **_stated_encoder(encoder)}
+        if stated != provenance:
+            self.rewrite_provenance(stated)
+
     @property
     def finished(self) -> bool:
         """Whether the encoder is there, trained for as long as the settings say."""
@@ -390,12 +409,20 @@ def _length(settings: TrainSettings) -> dict[str, int | float]:
     return {name: value for name, value in to_dict(settings).items() if name in LENGTHS}
 
 
-def run_provenance(settings: TrainSettings) -> dict[str, Any]:
-    """Return what every run says of itself: when, with what, where and how it is trained."""
+def run_provenance(settings: TrainSettings, encoder: nn.Module | None = None) -> dict[str, Any]:
+    """Return what every run says of itself: when, with what, where and how it is trained.
+
+    An encoder that is given is the user's own.
+    """
     return {
         "date": now(),
         "seed": settings.seed,
         "versions": versions("numpy", "pillow", "safetensors"),
         "machine": asdict(machine()),
         "settings": to_dict(settings),
+        **_stated_encoder(encoder),
     }
+
+
+def _stated_encoder(encoder: nn.Module | None) -> dict[str, str]:
+    return {} if encoder is None else {"own_encoder": type(encoder).__name__}
