@@ -12,7 +12,7 @@ let rows = []; // {file, url, answer} in the order in which they came
 let chosen = null;
 let order = { key: null, down: false };
 let waiting = 0;
-let shownStrip = null;
+let described = null; // {row, explained}: the picture whose verdict is shown, and what was said of it
 
 // --- Talking to the service -------------------------------------------------------------------
 
@@ -166,6 +166,7 @@ async function choose(row) {
 }
 
 function showDetail(row, explained) {
+  described = { row, explained };
   const image = explained.image;
   const detail = find("detail");
   detail.classList.toggle("anomalous", image.anomalous === true);
@@ -208,7 +209,6 @@ function showClasses(probabilities) {
 }
 
 function showStrip(explained) {
-  shownStrip = explained;
   const calibration = current().calibration;
   find("strip-part").hidden = !calibration || explained.threshold === null;
   if (find("strip-part").hidden) return;
@@ -255,8 +255,8 @@ function label(words, x, y, width, kind = "") {
 }
 
 async function say(isRight) {
-  const row = chosen;
-  const said = row.answer.anomalous === isRight ? "anomalous" : "normal";
+  const { row, explained } = described; // an adaptive detector may have scored it otherwise, by fewer views
+  const said = explained.image.anomalous === isRight ? "anomalous" : "normal";
   try {
     await ask("v1/feedback", {
       method: "POST",
@@ -264,7 +264,7 @@ async function say(isRight) {
       body: JSON.stringify({ sha256: row.answer.sha256, said, detector: find("detector").value }),
     });
     row.said = said;
-    if (chosen === row) showSaid(row);
+    if (described.row === row) showSaid(row);
   } catch (error) {
     showProblem(error);
   }
@@ -500,7 +500,7 @@ find("token-form").addEventListener("submit", (event) => {
   showProblem(null);
   refreshModel().catch(showProblem);
 });
-addEventListener("resize", () => { if (shownStrip && !find("detail").hidden) showStrip(shownStrip); });
+addEventListener("resize", () => { if (described && !find("detail").hidden) showStrip(described.explained); });
 setInterval(() => { if (model && !document.hidden) refreshModel().catch(() => {}); }, LOOK_AGAIN); // drift
 find("open-camera").hidden = !(navigator.mediaDevices && navigator.mediaDevices.getUserMedia);
 refreshModel().catch((error) => { if (error.status !== 401) showProblem(error); });
