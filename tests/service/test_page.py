@@ -202,6 +202,38 @@ def test_files_are_dragged_onto_the_page_and_the_table_is_used_by_keyboard(
     visit.context.close()
 
 
+def test_answers_on_pictures_that_were_cleared_come_too_late(
+    browser: Any, address: str, files: dict[str, Path]
+) -> None:
+    visit = Visit(browser, address, viewport=DESK)
+    page = visit.page
+    page.evaluate(
+        """() => {  // an answer that is on its way already comes in spite of being given up
+            const real = window.fetch;
+            window.asked = [];
+            window.held = [];
+            window.fetch = async (address, options) => {
+                window.asked.push(address);
+                if (window.asked.length === 1) await new Promise((go) => window.held.push(go));
+                return real(address, {...options, signal: undefined});
+            };
+        }"""
+    )
+    page.set_input_files("#files", [files["normal.png"]])
+    visit.wait("held.length === 1")
+    page.click("#clear")
+    assert page.text_content("#progress") == ""
+    page.evaluate("held[0]()")
+    visit.drop([files["heavy.png"]])
+    page.wait_for_selector("#detail:not([hidden])")
+    assert page.locator("#rows th").all_inner_texts() == ["heavy.png"]
+    assert page.text_content("#name") == "heavy.png"
+    addresses = [address.partition("?")[0] for address in page.evaluate("asked")]
+    assert addresses == ["v1/score", "v1/score", "v1/model", "v1/explain"]
+    assert visit.complaints == []
+    visit.context.close()
+
+
 @pytest.mark.parametrize(("button", "said"), [("right", "normal"), ("wrong", "anomalous")])
 def test_what_is_said_is_said_of_the_verdict_that_is_shown(
     browser: Any, address: str, files: dict[str, Path], button: str, said: str

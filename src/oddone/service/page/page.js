@@ -12,6 +12,7 @@ let rows = []; // {file, url, answer} in the order in which they came
 let chosen = null;
 let order = { key: null, down: false };
 let waiting = 0;
+let clearing = new AbortController(); // ends what is asked about pictures that are cleared
 let described = null; // {row, explained}: the picture whose verdict is shown, and what was said of it
 
 // --- Talking to the service -------------------------------------------------------------------
@@ -99,17 +100,19 @@ async function addFiles(files) {
   }
   rows.push(...added);
   waiting += fitting.length;
+  const { signal } = clearing;
   showAll();
   for (let start = 0; start < fitting.length;) {
     const part = nextPart(fitting, start);
     start += part.length;
-    await score(part);
+    await score(part, signal);
+    if (signal.aborted) return;
     waiting -= part.length;
     showAll();
   }
   await refreshModel().catch(showProblem);
   const first = added.find((row) => row.answer && row.answer.reason === null);
-  if (first) await choose(first);
+  if (first && !signal.aborted) await choose(first);
 }
 
 function nextPart(list, start) {
@@ -123,11 +126,12 @@ function nextPart(list, start) {
   return part;
 }
 
-async function score(part) {
+async function score(part, signal) {
   try {
-    const answer = await askPatiently(withDetector("v1/score"), { method: "POST", body: formOf(part) });
+    const answer = await askPatiently(withDetector("v1/score"), { method: "POST", body: formOf(part), signal });
     part.forEach((row, place) => { row.answer = { ...answer.images[place], name: row.file.name }; });
   } catch (error) {
+    if (signal.aborted) return;
     showProblem(error);
     for (const row of part) row.answer = unread(row, error.message);
   }
@@ -161,7 +165,7 @@ async function choose(row) {
     const explained = await askPatiently(withDetector("v1/explain"), { method: "POST", body: formOf([row]) });
     if (chosen === row) showDetail(row, explained);
   } catch (error) {
-    showProblem(error);
+    if (chosen === row) showProblem(error);
   }
 }
 
@@ -379,8 +383,11 @@ function downloadCSV() {
 }
 
 function clearAll() {
+  clearing.abort();
+  clearing = new AbortController();
   for (const row of rows) URL.revokeObjectURL(row.url);
   rows = [];
+  waiting = 0;
   chosen = null;
   find("detail").hidden = true;
   showProblem(null);
