@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oddone.detector import Detector, DetectorSettings
+from oddone.transforms import one_view
 from runs import tiny_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -49,6 +51,36 @@ def test_a_small_fast_file_tells_what_it_changed_and_scores(
     assert anomalous == sum(score > threshold for score in scores)
     assert 3 <= anomalous <= 5
     assert f"{anomalous} anomalous (score above" in complained
+
+
+def test_no_sei_changes_nothing_of_a_detector_that_looks_at_one_view(
+    run_oddone: Run, uncalibrated: Detector, normal: Path, tmp_path: Path
+) -> None:
+    images = tiny_source(images=192)
+    settings = DetectorSettings(views=one_view)
+    detector = Detector.fit(uncalibrated.embedder.trained, images, settings)
+    detector.save(tmp_path / "one.oddone")
+    code, printed, complained = run_oddone(
+        *("export", str(tmp_path / "one.oddone"), "--out", str(tmp_path / "one.pt2"), "--no-sei"),
+        *("--fixed-size", "--calibration", str(normal)),
+    )
+    assert code == 0, complained
+    assert "this detector looks at one view already; --no-sei changes nothing" in complained
+    assert "looks at 1 view" in printed
+
+
+def test_what_is_said_of_all_views_is_not_said_with_no_sei(
+    run_oddone: Run, detector_file: Path, normal: Path, tmp_path: Path
+) -> None:
+    images = tiny_source(images=402, seed=9)
+    adaptive = Detector.load(detector_file).calibrate(images, adaptive=True)
+    assert adaptive.stages
+    adaptive.save(tmp_path / "adaptive.oddone")
+    words = ("export", str(tmp_path / "adaptive.oddone"), "--out", str(tmp_path / "a.pt2"))
+    for options, is_said in ((("--no-sei", "--calibration", str(normal)), False), ((), True)):
+        code, _, complained = run_oddone(*words, "--fixed-size", *options)
+        assert code == 0, complained
+        assert ("the file always looks at all 8" in complained) is is_said
 
 
 def test_a_detector_without_a_threshold_is_exported_without_one(

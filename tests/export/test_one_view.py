@@ -38,6 +38,12 @@ def test_the_threshold_is_that_of_the_scores_by_one_view(
     assert single.embedder.views == one_view
 
 
+def test_a_detector_of_one_view_stays_as_it_is(trained: TrainedNetwork, held_out: ImageSet) -> None:
+    settings = DetectorSettings(views=one_view)
+    detector = Detector.fit(trained, tiny_source(images=90), settings).calibrate(held_out)
+    assert without_sei(detector, held_out) is detector
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_what_is_left_is_what_would_be_fitted_with_one_view(
     trained: TrainedNetwork, held_out: ImageSet, tied: bool

@@ -22,6 +22,7 @@ from oddone.export.onnx_file import ENDING, onnx_package, onnxruntime_package
 from oddone.files import DETECTOR_NAME, file_or_in_run
 from oddone.progress import Progress
 from oddone.scoring import Scorer, score_images
+from oddone.transforms import one_view
 from oddone.verdicts import Verdicts
 
 PROGRAM_ENDING = ".pt2"
@@ -80,7 +81,7 @@ def export(
         name: load_images(source, before.image_size)
         for name, source in sources_by_name(ood).items()
     }
-    _tell_of(before)
+    _tell_of(before, no_sei=no_sei)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     with progress_with_warnings() as progress:
         after = without_sei(before, _given(images), progress) if no_sei else before
@@ -130,8 +131,10 @@ def _given(images: ImageSet | None) -> ImageSet:
     return images
 
 
-def _tell_of(detector: Detector) -> None:
-    if detector.stages:
+def _tell_of(detector: Detector, *, no_sei: bool) -> None:
+    if no_sei and detector.embedder.views == one_view:
+        note("this detector looks at one view already; --no-sei changes nothing")
+    if detector.stages and not no_sei:
         note(
             f"this detector looks at as many views as a verdict needs; the file always looks at "
             f"all {len(detector.embedder.views)}"

@@ -12,8 +12,9 @@ from oddone.transforms import one_view
 def without_sei(detector: Detector, images: ImageSet, progress: Progress | None = None) -> Detector:
     """Return a detector that looks at images as they are, with a threshold for what it then says.
 
-    Scores by one view are spread otherwise than those by all. So where several rules are summed,
-    they are standardised anew, and the threshold is set anew.
+    One that looks at no other view stays as it is. Scores by one view have another mean and
+    deviation than those by all. So where several rules are summed, they are standardised anew, and
+    the threshold is set anew.
 
     Parameters
     ----------
@@ -25,6 +26,8 @@ def without_sei(detector: Detector, images: ImageSet, progress: Progress | None 
         Called with how many images are done.
 
     """
+    if detector.embedder.views == one_view:
+        return detector
     gaussians, classifier, n_classes = (
         detector.gaussians,
         detector.classifier,
