@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gc
+import math
 import time
 import weakref
 from collections.abc import Callable
@@ -268,6 +269,10 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
         ServiceSettings(request_bytes=2**30)
     with pytest.raises(SettingsError, match="files=0: choose a number above 0"):
         ServiceSettings(files=0)
+    with pytest.raises(SettingsError, match="decoders=-1: choose 0 for one per core, or more"):
+        ServiceSettings(decoders=-1)
+    with pytest.raises(SettingsError, match="queue_seconds=nan: choose a number"):
+        ServiceSettings(queue_seconds=math.nan)
 
 
 def test_base64_is_not_decoded_beyond_the_limit(start: Start) -> None:

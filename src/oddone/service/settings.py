@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, fields
 
-from oddone.errors import SettingsError
+from oddone.errors import SettingsError, check_numbers
 
 MEBIBYTE = 2**20
 
@@ -40,17 +40,20 @@ class ServiceSettings:
     decode_bytes: int = 1024 * MEBIBYTE
     """Memory for decoding one picture."""
     decoders: int = 0
-    """Processes that decode pictures; 0: one for each core."""
+    """How many processes decode pictures side by side; 0 stands for as many as there are cores."""
     batch_milliseconds: float = 4.0
     """How long a picture waits for others that share its forward pass."""
     watch_seconds: float = 2.0
     """How often is looked whether a detector's file has changed."""
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         for field in fields(self):
-            value, least = getattr(self, field.name), 0 if field.name == "decoders" else 1e-3
-            if value < least:
+            value = getattr(self, field.name)
+            if field.name != "decoders" and value < 1e-3:
                 raise SettingsError(f"{field.name}={value:g}: choose a number above 0")
+        if self.decoders < 0:
+            raise SettingsError(f"decoders={self.decoders}: choose 0 for one per core, or more")
         if self.file_bytes > self.request_bytes:
             raise SettingsError(
                 f"file_bytes={self.file_bytes:,} exceeds request_bytes={self.request_bytes:,}; "
