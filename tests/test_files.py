@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import sys
@@ -119,6 +120,22 @@ def test_a_dated_file_has_its_date_in_its_name(tmp_path: Path) -> None:
         tmp_path / "results", "speed-loss", content | {"date": "2026-11-16T05:19:34+00:00"}
     )
     assert sorted([later, path]) == [path, later]
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_dated_files_of_one_second_do_not_replace_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    contents = [{"date": "2026-11-16T05:19:59+00:00", "seed": seed} for seed in range(3)]
+    paths = [write_dated_json(tmp_path, "speed-loss", content) for content in contents]
+    assert [json.loads(path.read_text()) for path in paths] == contents
+    assert sorted(tmp_path.iterdir()) == paths
+    assert paths[1].name == "2026-11-16-052000-speed-loss.json"
 
 
 def test_the_same_content_is_the_same_file(tmp_path: Path) -> None:

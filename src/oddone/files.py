@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -34,12 +34,37 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a restart, finds the old content or the new."""
     with os_errors_named(path):
         with file_beside(path) as part:
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            _write_through(part, content)
             part.replace(path)
         sync_folder(path.parent)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file alike, or raise a FileExistsError if there is one of that name already."""
+    with os_errors_named(path):
+        with file_beside(path) as part:
+            _write_through(part, content)
+            move_to_free_name(part, path)
+        sync_folder(path.parent)
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def move_to_free_name(part: Path, free: Path) -> None:
+    """Rename a file, or raise a FileExistsError if anything is there, even a link to nowhere."""
+    try:
+        os.link(part, free)  # unlike a rename, it never replaces a file
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if os.path.lexists(free):
+            raise FileExistsError(free) from None
+        part.replace(free)
 
 
 @contextmanager
@@ -178,19 +203,29 @@ def _open_locked(path: Path) -> TextIO:
 
 def write_json(path: Path, content: object) -> None:
     """Write a JSON file, indented for people."""
-    write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
+    write_atomic(path, _as_json(content))
+
+
+def _as_json(content: object) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def write_dated_json(folder: Path, name: str, content: Mapping[str, Any]) -> Path:
     """Write a JSON file whose content has a "date", put that into its name, and return its path.
 
-    In the order of their names, such files are in the order of their dates.
+    In the order of their names, such files are in the order of their dates. None replaces another:
+    of those of one second, the second is named by the next second, and so on.
     """
     date = datetime.fromisoformat(content["date"])
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{date:%Y-%m-%d-%H%M%S}-{name}.json"
-    write_json(path, content)
-    return path
+    while True:
+        path = folder / f"{date:%Y-%m-%d-%H%M%S}-{name}.json"
+        try:
+            write_new(path, _as_json(content))
+        except FileExistsError:
+            date += timedelta(seconds=1)
+        else:
+            return path
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from oddone.errors import SettingsError, os_error_fix
-from oddone.files import file_beside, remove_leftovers
+from oddone.files import file_beside, move_to_free_name, remove_leftovers
 
 
 class CopyFolder:
@@ -70,7 +70,7 @@ class CopyFolder:
         for number in count(self._used[name] + 1):
             free = self.path / (f"{stem}-{number}{ending}" if number > 1 else name)
             try:
-                _move_to_free_name(part, free)
+                move_to_free_name(part, free)
             except FileExistsError:
                 if not (free.is_file() and filecmp.cmp(part, free, shallow=False)):
                     continue
@@ -81,15 +81,3 @@ class CopyFolder:
         return SettingsError(
             f"--copy-anomalous {self.path}: {error.strerror or error}; {os_error_fix(error)}"
         )
-
-
-def _move_to_free_name(part: Path, free: Path) -> None:
-    """Rename a file, or raise a FileExistsError if anything is there, even a link to nowhere."""
-    try:
-        os.link(part, free)  # unlike a rename, it never replaces a file
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if os.path.lexists(free):
-            raise FileExistsError(free) from None
-        part.replace(free)
