@@ -109,6 +109,28 @@ def test_help_without_matplotlib_is_help_or_one_line_that_names_the_extra(comman
 
 
 @pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["score", ""], "DETECTOR"),
+        (["score", "run", ""], "SOURCES"),
+        (["score", "run", "photos", "--out", ""], "--out"),
+        (["score", "run", "photos", "--out="], "--out"),
+        (["score", "run", "photos", "--copy-anomalous", ""], "--copy-anomalous"),
+        (["train", ""], "--source"),
+        (["train", "photos", "--lr", ""], "--optimiser.learning-rate"),
+        (["data", "fix", "", "out"], "FOLDER"),
+    ],
+)
+def test_an_empty_value_is_not_taken_for_this_folder(
+    run_oddone: Run, words: list[str], name: str
+) -> None:
+    code, _, error = run_oddone(*words)
+    assert code == 2
+    assert error.startswith(f"oddone: {name} is empty; give it a value, or leave it out")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "train fashion --out run --batch.images 2.5",

@@ -329,6 +329,25 @@ def test_copies_need_a_threshold_and_a_folder(
     assert f"--copy-anomalous {odd}: that is a file; name a folder" in complained
 
 
+def test_copies_are_not_put_where_the_next_command_would_score_them(
+    run_oddone: Run, detector_file: Path, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    for odd in (folder / "odd", folder, tmp_path / "link" / "deep" / "odd"):
+        words = (str(detector_file), str(folder), "--copy-anomalous", str(odd))
+        code, printed, complained = run_oddone("score", *words)
+        assert (code, printed) == (2, "")
+        assert complained == (
+            f"oddone: --copy-anomalous {odd} lies in {folder}, so the next command would score the "
+            f"copies too; name a folder outside\n"
+        )
+    assert not (folder / "odd").exists()
+    beside = (tmp_path / f"{folder.name}-odd", folder / ".odd")  # what is hidden is not scored
+    for odd in beside:
+        words = (str(detector_file), str(folder), "--copy-anomalous", str(odd))
+        assert run_oddone("score", *words)[0] == 0
+
+
 def test_a_full_disk_leaves_no_part_of_a_copy(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

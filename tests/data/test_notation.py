@@ -181,6 +181,8 @@ def test_the_embedded_images_are_read(part: str) -> None:
         ("folder:", "names no path; write folder:PATH"),
         ("cifar10:no/such#valid", "names the split 'valid'; write #train or #test"),
         ("C:/no/such", "does not exist"),
+        ("", "'' names no images; name a file or folder, or . for this folder"),
+        ("#test", "'#test' names no images"),
     ],
 )
 def test_a_source_that_is_none_says_what_to_write(source: str, message: str) -> None:

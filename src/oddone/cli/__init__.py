@@ -17,7 +17,7 @@ from rich.text import Text
 
 from oddone import __version__
 from oddone.cli import data
-from oddone.cli.options import check_whole_numbers
+from oddone.cli.options import check_values
 from oddone.cli.terminal import printable
 from oddone.errors import OddOneError, describe_os_error, did_you_mean
 
@@ -29,8 +29,9 @@ app = App(
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
-    config=check_whole_numbers,
+    config=check_values,
 )
+app.meta.config = ()  # it takes all words as they are; the commands look at them
 app.command(data.app)
 
 # These files import torch, so each is imported only when its command is given. What `oddone --help`

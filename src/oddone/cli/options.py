@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cyclopts import App, ArgumentCollection, Parameter
+from cyclopts import UNSET, App, ArgumentCollection, Parameter
 
 from oddone.cli.terminal import printable
 from oddone.errors import SettingsError
@@ -34,19 +34,24 @@ def digest_of_each(sha256: Sequence[str], detectors: int) -> Sequence[str | None
     return sha256 or [None] * detectors
 
 
-def check_whole_numbers(
-    _app: App, _commands: tuple[str, ...], arguments: ArgumentCollection
-) -> None:
-    """Raise a SettingsError where an option takes an integer and gets 2.5.
+def check_values(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Raise a SettingsError where a value is empty, or where an option takes an integer and is 2.5.
 
-    Cyclopts alone would round it down. It calls this function with the parsed command line.
+    An empty path would be the folder one is in, and cyclopts would round 2.5 down. It calls this
+    function with the parsed command line.
     """
     for argument in arguments:
-        if argument.hint not in (int, int | None):
-            continue
         for token in argument.tokens:
-            whole, point, rest = token.value.partition(".")
-            if point and rest.isdecimal() and int(rest) > 0:
+            if token.implicit_value is UNSET and not token.value:
                 raise SettingsError(
-                    f"{argument.name} {token.value}: choose a whole number, such as {whole or 1}"
+                    f"{argument.name} is empty; give it a value, or leave it out (is a variable of "
+                    f"the shell not set?)"
                 )
+            if argument.hint in (int, int | None):
+                _check_whole_number(argument.name, token.value)
+
+
+def _check_whole_number(name: str, value: str) -> None:
+    whole, point, rest = value.partition(".")
+    if point and rest.isdecimal() and int(rest) > 0:
+        raise SettingsError(f"{name} {value}: choose a whole number, such as {whole or 1}")

@@ -22,7 +22,7 @@ from oddone.cli.score_table import (
 from oddone.cli.score_tally import Tally
 from oddone.cli.terminal import describe_left_out, note, progress_bar
 from oddone.data import ImageStream, stream
-from oddone.data.stream import stream_paths
+from oddone.data.stream import has_within, stream_paths
 from oddone.errors import SettingsError, did_you_mean
 from oddone.export.onnx_file import ENDING
 from oddone.progress import Progress
@@ -79,7 +79,8 @@ def score(
     top
         Only so many rows, the most anomalous first.
     copy_anomalous
-        A folder to copy the files of all anomalous images into; nothing in it is overwritten.
+        A folder outside the sources to copy the files of all anomalous images into; nothing in it
+        is overwritten.
     sha256
         The SHA-256 that the detector's file must have, as `sha256sum` prints it.
     shard
@@ -102,7 +103,7 @@ def score(
     engine_options = EngineOptions(engine, workers, address)
     apart = options_apart(out, shard=shard, engine=engine_options, in_one=in_one)
     opened = _open(detector, sha256, explain=explain)
-    copies = _open_copies(copy_anomalous, opened.threshold, detector)
+    copies = _open_copies(copy_anomalous, sources, opened.threshold, detector)
     if opened.threshold is None:
         note(
             f"this detector has no threshold yet, so nothing is called anomalous; set one with: "
@@ -160,7 +161,9 @@ def _open(path: Path, sha256: str | None, *, explain: bool) -> ImageScorer:
     return open_scorer(path, sha256)
 
 
-def _open_copies(folder: Path | None, threshold: float | None, detector: Path) -> CopyFolder | None:
+def _open_copies(
+    folder: Path | None, sources: Sequence[str], threshold: float | None, detector: Path
+) -> CopyFolder | None:
     if folder is None:
         return None
     if threshold is None:
@@ -168,6 +171,12 @@ def _open_copies(folder: Path | None, threshold: float | None, detector: Path) -
             f"--copy-anomalous needs a threshold, and this detector has none yet; set one with: "
             f"{_calibrate(detector)}"
         )
+    for source in sources:
+        if source != STDIN and has_within(source, folder):
+            raise SettingsError(
+                f"--copy-anomalous {folder} lies in {source}, so the next command would score the "
+                f"copies too; name a folder outside"
+            )
     return CopyFolder(folder)
 
 

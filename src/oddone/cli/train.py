@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from oddone import distributed
 from oddone.api import keep_detector
 from oddone.cli.loading import load_images
-from oddone.cli.options import check_whole_numbers
+from oddone.cli.options import check_values
 from oddone.cli.processes import (
     as_one_process,
     check_same_images,
@@ -60,7 +60,7 @@ ALIAS = Parameter(name=tuple(ALIASES), negative=(), show=False)
 
 app = App(
     name="train",
-    config=(use_full_names, check_whole_numbers, resolve_settings),
+    config=(use_full_names, check_values, resolve_settings),
     help_formatter=HelpOfPreset(),
 )
 

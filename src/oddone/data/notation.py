@@ -179,6 +179,8 @@ def parse(source: str, guess: Callable[[Path], str]) -> Request:
 
 def _parse_unchecked(source: str, guess: Callable[[Path], str]) -> Request:
     place, split = _cut_off_split(source)
+    if not place:
+        raise DataError(f"{source!r} names no images; name a file or folder, or . for this folder")
     scheme, colon, rest = place.partition(":")
     if scheme in SCHEMES and (colon or scheme in EMBEDDED):
         if not rest and scheme not in EMBEDDED:

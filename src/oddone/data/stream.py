@@ -22,7 +22,7 @@ from oddone.data.decode import (
     resize_picture,
     to_rgb,
 )
-from oddone.data.file_tree import look_below
+from oddone.data.file_tree import is_hidden, look_below
 from oddone.data.image_set import BrokenFile, ImageSet, check_indices
 from oddone.data.notation import (
     Request,
@@ -171,6 +171,17 @@ def stream_paths(
     left_out: Counter[str] = Counter()
     return ImageStream(
         _stream_files(_expand(paths, left_out), size=size, progress=progress), size, left_out
+    )
+
+
+def has_within(source: str, folder: Path) -> bool:
+    """Return whether a folder lies in a source, so that pictures put there become some of it."""
+    request = parse(source, _guess_scheme)
+    if request.scheme not in ("folder", "flat") or request.is_remote:
+        return False
+    around, inner = (Path(os.path.realpath(path)) for path in (request.path, folder))
+    return inner.is_relative_to(around) and not any(
+        is_hidden(part) for part in inner.relative_to(around).parts
     )
 
 
