@@ -119,6 +119,7 @@ def test_other_classes_than_the_papers_are_shown_without_it(
         ("good.json --pictures .", "--pictures is for detectors, and a record holds its numbers"),
         ("good.json good.json", "good.json, good.json: name each only once"),
         ("bad.json", "bad.json is a damaged record: Object missing required field `scale`"),
+        ("list.json", "list.json is no record of oddone bench; name a file that it has written"),
         ("text.json", "text.json is no JSON, so no record of oddone bench"),
         ("nowhere.json", "nowhere.json cannot be read: No such file"),
         ("run", "a detector is reported on by test images of its classes; name them with --test"),
@@ -131,6 +132,7 @@ def test_mistakes_with_records_are_told_in_one_line(
     Path("run").mkdir()
     write_record(tmp_path, made_up_record()).rename("good.json")
     Path("bad.json").write_text('{"kind": "oddone bench", "format": 2, "table": "paper-sei"}')
+    Path("list.json").write_text("[1, 2]")
     Path("text.json").write_text("text")
     code, _, complained = run_oddone("report", *words.split(), "--out", "report.html")
     assert code == 2

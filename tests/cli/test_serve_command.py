@@ -2,6 +2,7 @@ import builtins
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -19,6 +20,19 @@ def test_detectors_have_the_names_they_are_given_or_those_of_their_files() -> No
             detectors_by_name(words)
 
 
+def test_a_path_with_an_equals_sign_is_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("rate=0.1/birds.oddone")
+    path.parent.mkdir()
+    assert detectors_by_name([str(path)]) == {"rate": Path("0.1/birds.oddone")}
+    path.touch()
+    assert detectors_by_name([str(path)]) == {"birds": path}
+    assert detectors_by_name(["gone/rate=0.1.oddone"]) == {"rate=0.1": Path("gone/rate=0.1.oddone")}
+    assert detectors_by_name([f"here={path}"]) == {"here": path}
+
+
 def test_a_token_comes_from_a_file_or_the_environment_and_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,7 +43,10 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_long(
     (tmp_path / "token").write_text("0123456789abcdef\n")
     assert read_token(tmp_path / "token") == "0123456789abcdef"
     (tmp_path / "token").write_text("short")
-    with pytest.raises(SettingsError, match="has 5 characters"):
+    with pytest.raises(SettingsError, match="token has 5 characters"):
+        read_token(tmp_path / "token")
+    (tmp_path / "token").write_bytes(bytes(range(100, 200)))
+    with pytest.raises(SettingsError, match="token has 100 characters; .* printable ASCII"):
         read_token(tmp_path / "token")
 
 
@@ -56,6 +73,24 @@ def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
     assert f"port {port} of 127.0.0.1 cannot be used" in complained
     code, _, complained = run_oddone("serve", "gone.oddone", "--port", "70000")
     assert (code, "choose one from 1 to 65535" in complained) == (2, True)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])
+def test_a_host_that_is_not_this_machine_is_one_line(run_oddone: Run, host: str) -> None:
+    code, _, complained = run_oddone("serve", "gone.oddone", "--host", host, "--port", "8123")
+    assert (code, complained.count("\n")) == (2, 1)
+    assert f"--host '{host}' is no address of this machine; choose one, such as" in complained
+
+
+def test_a_host_may_be_in_brackets_as_in_a_url(
+    run_oddone: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen = Mock(side_effect=SettingsError("this is enough"))
+    monkeypatch.setattr("oddone.service.server.listen", listen)
+    for host in ("::1", "[::1]"):
+        code, _, complained = run_oddone("serve", "gone.oddone", "--host", host)
+        assert (code, complained) == (2, "oddone: this is enough\n")
+    assert listen.call_args_list == [call("::1", 8000)] * 2
 
 
 def test_limits_are_checked_before_anything_is_loaded(run_oddone: Run, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def _content(path: Path) -> bytes:
 def _record(path: Path, content: Any) -> Record:
     """Return the record that the content of a JSON file describes."""
     if not isinstance(content, dict) or content.pop("kind", None) != KIND:
-        raise ArtifactError(f"{path} is no record of oddone bench")
+        raise ArtifactError(f"{path} is no record of oddone bench; name a file that it has written")
     written = content.pop("format", None)
     if written != FORMAT:
         raise ArtifactError(

@@ -72,9 +72,8 @@ def serve(
     paths = detectors_by_name([detector, *others])
     digests = dict(zip(paths, digest_of_each(sha256, len(paths)), strict=True))
     token = read_token(token_file)
+    host = host.removeprefix("[").removesuffix("]")  # as IPv6 stands in URLs
     fetcher = make_fetcher(fetch_from, limits)
-    if token is None and host not in LOOPBACK:
-        note(f"anybody who reaches {host}:{port} may use it; set {TOKEN} or --token-file")
     try:
         from oddone.service.server import listen, run_server  # noqa: PLC0415  (an extra)
         from oddone.service.service import Service  # noqa: PLC0415
@@ -85,20 +84,28 @@ def serve(
         ) from error
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
     with listen(host, port) as listening:
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if token is None and host not in LOOPBACK:
+            note(f"anybody who reaches {where} may use it; set {TOKEN} or --token-file")
         service = Service(
             paths, limits, feedback=feedback, draw=_drawing(), fetcher=fetcher, sha256=digests
         )
-        note(f"{', '.join(paths)} at http://{host}:{port}/")
+        note(f"{', '.join(paths)} at http://{where}/")
         run_server(service, listening, token=token)
 
 
 def detectors_by_name(words: Sequence[str]) -> dict[str, Path]:
-    """Return the file of each detector by its name, which by default is that of the file."""
+    """Return the file of each detector by its name, which by default is that of the file.
+
+    A path may have an equals sign too: a word with a slash before it, or that is there as it
+    stands, is a path.
+    """
     paths: dict[str, Path] = {}
     for word in words:
         name, separator, file = word.partition("=")
-        path = Path(file if separator else word)
-        name = name if separator else path.resolve().stem
+        is_named = separator and not {"/", os.sep} & set(name) and not Path(word).exists()
+        path = Path(file if is_named else word)
+        name = name if is_named else path.resolve().stem
         if not name.isprintable() or not name or name in paths:
             raise SettingsError(f"{word}: write NAME=FILE, with a name that no other has")
         paths[name] = path
@@ -107,12 +114,15 @@ def detectors_by_name(words: Sequence[str]) -> dict[str, Path]:
 
 def read_token(file: Path | None) -> str | None:
     """Return the token of a file, or of the environment; None where there is none."""
-    token = os.environ.get(TOKEN) if file is None else file.read_text().strip()
-    if token is None:
+    if file is not None:
+        token, where = file.read_bytes().decode(errors="replace").strip(), f"the token in {file}"
+    elif TOKEN in os.environ:
+        token, where = os.environ[TOKEN], f"the token in {TOKEN}"
+    else:
         return None
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable():
         raise SettingsError(
-            f"the token has {len(token)} characters; choose {LEAST_TOKEN} or more printable ASCII "
+            f"{where} has {len(token)} characters; choose {LEAST_TOKEN} or more printable ASCII "
             f"ones, such as those of: openssl rand -hex 32"
         )
     return token

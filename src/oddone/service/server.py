@@ -1,6 +1,7 @@
 """A service on a port, until a signal ends it."""
 
 import asyncio
+import errno
 import signal
 import socket
 
@@ -26,11 +27,24 @@ def listen(host: str, port: int) -> socket.socket:
         raise SettingsError(f"port={port}: choose one from 1 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        ((*_, address),) = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[:1]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (socket.gaierror, UnicodeError) as error:
+        raise _not_here(host) from error
     except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise _not_here(host) from error
+        why = str(error.strerror).partition(" (")[0]  # Python adds what it attempted
         raise SettingsError(
-            f"port {port} of {host} cannot be used: {error.strerror}; choose another --port"
+            f"port {port} of {host} cannot be used: {why}; choose another --port"
         ) from error
+
+
+def _not_here(host: str) -> SettingsError:
+    return SettingsError(
+        f"--host {host!r} is no address of this machine; choose one, such as 127.0.0.1, or 0.0.0.0 "
+        f"for all of them"
+    )
 
 
 def run_server(service: Service, listening: socket.socket, *, token: str | None) -> None:
