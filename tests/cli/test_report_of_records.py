@@ -1,6 +1,7 @@
 """`oddone report` on records of benches."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_a_record_becomes_a_page(run_oddone: Run, tmp_path: Path) -> None:
     assert "<dd>2 threads of Abacus, Linux</dd>" in page
     assert "<dd>oddone 0.1.0, torch 2.13.0</dd>" in page
     assert page.count("<img ") == 1
+
+
+def test_the_best_row_is_called_as_a_sentence_has_it(run_oddone: Run, tmp_path: Path) -> None:
+    record = made_up_record("paper-aux")
+    (bare,) = (row for row in record.rows if row.names == ("MCL + w/o Aux", "-"))
+    page = page_of(run_oddone, tmp_path, replace(record, rows=(bare,)))
+    assert "Best by mean AUROC is MCL + w/o Aux with " in page
+    page = page_of(run_oddone, tmp_path, made_up_record("scaling"))
+    assert re.search(r"Best by mean AUROC is preset cpu after \d+ minutes with ", page)
 
 
 def test_names_in_a_record_are_no_markup(run_oddone: Run, tmp_path: Path) -> None:

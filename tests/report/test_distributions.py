@@ -95,6 +95,18 @@ def test_no_scores_have_no_curve() -> None:
     assert "OOD images" not in words_of(figure)
 
 
+@pytest.mark.parametrize("score", [0.0, 2.0, -3e4, 1e9])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_scores_that_are_nearly_the_same_are_one_spike(score: float, kind: type) -> None:
+    scores = np.full(9, score, kind)
+    scores[0] = np.nextafter(scores[0], kind(np.inf)) if score else 0
+    figure = draw_distributions({"test images": scores}, {"svhn": scores}, threshold=score)
+    low, high = figure.axes[0].get_xlim()
+    assert low < score < high
+    curve, bars = curve_and_bars(figure.axes[0], 0)
+    assert (curve, bars) == pytest.approx((1, 1), abs=0.01)
+
+
 def test_if_all_scores_are_one_there_is_still_an_axis() -> None:
     low, high = draw_distributions({"test images": np.full(5, 2.0)}, {}).axes[0].get_xlim()
     assert low < 2.0 < high

@@ -42,6 +42,13 @@ def test_the_page_begins_with_what_matters_most_of_each_record() -> None:
     assert "<p>paper-main: paper-main.json</p>" in page
 
 
+def test_the_heading_counts_records_that_are_too_many_to_be_named() -> None:
+    names = [f"table-{number}" for number in range(5)]
+    page = render_record_page([chapter(name) for name in names])
+    assert "<h1>Report on 5 records of oddone bench</h1>" in page
+    assert all(f">{name}</a>" in page for name in names)
+
+
 def test_ours_stands_above_the_papers_and_the_best_is_bold() -> None:
     cells = cells_of(render_record_page([chapter()]))
     assert cells[:9] == [

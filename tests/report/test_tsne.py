@@ -37,6 +37,17 @@ def test_the_fewest_points_can_be_laid_out() -> None:
     assert tsne_points(np.eye(MIN_POINTS, dtype=np.float32), 0).shape == (MIN_POINTS, 2)
 
 
+@pytest.mark.parametrize(
+    "embeddings",
+    [np.ones((10, 8)), np.ones((MIN_POINTS, 8)), np.arange(12.0)[:, None]],
+    ids=["all the same", "the fewest, all the same", "one number each"],
+)
+def test_points_without_two_axes_are_laid_out_too(embeddings: np.ndarray) -> None:
+    points = tsne_points(embeddings.astype(np.float32), 0)
+    assert points.shape == (len(embeddings), 2)
+    assert np.isfinite(points).all()
+
+
 def test_every_point_is_drawn_and_ood_points_are_crosses() -> None:
     one = panel()
     figure = draw_tsne([one], CLASSES)

@@ -32,6 +32,7 @@ _Edges = Float[np.ndarray, " edges"]
 _Points = Float[np.ndarray, " points"]
 
 BINS = 50
+SAME = 1e-6  # of a score: the numbers of 32 bits that lie closer are too few for bins
 SHOWN = 0.995  # of each set; the rest, far to the right, would press all others together
 _CURVE_POINTS = 256
 _IND_STYLES: tuple[tuple[str, _LineStyle], ...] = ((NORMAL, "-"), (UNKNOWN, "--"))
@@ -154,10 +155,12 @@ def _edges(score_sets: list[Scores], threshold: float | None) -> _Edges:
     """Return the borders of the bins, from the lowest score to where nearly all of each set end."""
     finite = [scores[np.isfinite(scores)] for scores in score_sets]
     kept = [scores for scores in finite if len(scores) > 0]
-    low = min((scores.min() for scores in kept), default=0.0)
-    high = max((np.quantile(scores, SHOWN) for scores in kept), default=1.0)
+    low = min((float(scores.min()) for scores in kept), default=0.0)
+    high = max((float(np.quantile(scores, SHOWN)) for scores in kept), default=1.0)
     if threshold is not None:
         low, high = min(low, threshold), max(high, threshold)
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    largest = max(abs(low), abs(high))
+    if high - low <= SAME * largest:
+        middle, room = (low + high) / 2, max(0.5, 1e-3 * largest)
+        low, high = middle - room, middle + room
     return np.linspace(low, high, BINS + 1)

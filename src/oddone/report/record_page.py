@@ -7,6 +7,9 @@ from oddone.report.comparison import SEPARATOR, Comparison
 from oddone.report.figures import Illustration
 from oddone.report.html_page import render_page
 
+MOST_NAMED = 4
+"""Records that the heading names; the contents name all."""
+
 
 class NetworkRow(NamedTuple):
     """A network that was trained."""
@@ -37,9 +40,10 @@ class RecordChapter(NamedTuple):
 
 def render_record_page(chapters: Sequence[RecordChapter]) -> str:
     """Return the page: what matters most of each record, then a chapter on each."""
+    names = [chapter.name for chapter in chapters]
     return render_page(
         "records.html",
-        [chapter.name for chapter in chapters],
+        names if len(names) <= MOST_NAMED else [f"{len(names):,} records of oddone bench"],
         {chapter.name: chapter.file_name for chapter in chapters},
         chapters=chapters,
         separator=SEPARATOR,

@@ -71,12 +71,20 @@ def _lead(record: Record) -> str:
     aurocs = [
         f"{_set_name(column)} {mean:.1f}%" for column, mean in zip(columns, means, strict=True)
     ]
-    name = SEPARATOR.join(best.names)
+    name = _name_in_words(best)
     words += f" Best by mean AUROC is {name} with {fmean(means):.1f}%: {', '.join(aurocs)}."
     accuracies = best.numbers(ACCURACY)
     if accuracies:
         words += f" It names {fmean(accuracies):.1f}% of {test.images:,} test images correctly."
     return words
+
+
+def _name_in_words(row: RowRecord) -> str:
+    """Return what a row is called in a sentence: without the dashes and numbers of a table."""
+    if row.minutes is not None:
+        plural = "" if row.minutes == 1 else "s"
+        return f"{row.names[0]} after {row.minutes:g} minute{plural}"
+    return SEPARATOR.join(name for name in row.names if name != "-")
 
 
 def _means(row: RowRecord, columns: Sequence[Column]) -> list[float]:

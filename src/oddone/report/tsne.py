@@ -55,7 +55,13 @@ def tsne_points(
 ) -> Float[np.ndarray, "points 2"]:
     """Return two coordinates for each embedding, such that neighbours stay neighbours."""
     perplexity = min(PERPLEXITY, (len(embeddings) - 1) / 3)
-    points: np.ndarray = TSNE(perplexity=perplexity, random_state=seed).fit_transform(embeddings)
+    has_two_axes = embeddings.shape[1] > 1 and bool(np.ptp(embeddings, axis=0).any())
+    layout = TSNE(
+        perplexity=perplexity,
+        init="pca" if has_two_axes else "random",  # the axes of one point would be divided by zero
+        random_state=seed,
+    )
+    points: np.ndarray = layout.fit_transform(embeddings)
     return points
 
 
