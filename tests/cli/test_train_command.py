@@ -389,6 +389,18 @@ def test_a_finished_run_is_extended_on_images_that_have_moved(
     assert json.loads((run / "provenance.json").read_text()) == began
 
 
+def test_a_class_with_too_few_images_for_a_detector_is_refused_before_training(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "few.npz", images=images, labels=np.arange(9) // 8)
+    words = ("train", str(tmp_path / "few.npz"), "--out", str(tmp_path / "run"))
+    code, _, complained = run_oddone(*words, "--preset", "smoke")
+    assert code == 2
+    assert "the number of images to train on is 1 (and 0 held out)" in " ".join(complained.split())
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(
     tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from cyclopts import App, Parameter
 
 from oddone import distributed
-from oddone.api import keep_detector
+from oddone.api import check_fit, keep_detector
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_values
 from oddone.cli.processes import (
@@ -152,6 +152,8 @@ def train(
             images, left_out = split_off_class(loaded, leave_out)
             say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
         check_source(images, settings)
+        if images.classes:
+            check_fit(images, settings)
         with progress_with_warnings():
             settings = chosen_by_first(
                 lambda: with_suited_batch(settings, images, keep_batch=keep_batch, say=say)
