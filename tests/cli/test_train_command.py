@@ -389,6 +389,28 @@ def test_a_finished_run_is_extended_on_images_that_have_moved(
     assert json.loads((run / "provenance.json").read_text()) == began
 
 
+def test_a_run_without_a_checkpoint_begins_anew_and_says_so_unless_it_is_trained(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, words = tmp_path / "run", ("--preset", "smoke", "--steps", "2")
+    assert run_oddone("train", str(photos), "--out", str(run), *words)[0] == 0
+    first = (run / "encoder.safetensors").read_bytes()
+    for file in (run / "checkpoints").iterdir():
+        file.unlink()
+    for more in ((), ("--steps", "3")):
+        code, _, complained = run_oddone("train", "--resume", str(run), *more)
+        assert code == 2
+        assert "is trained and has no checkpoint any more" in complained
+    assert (run / "encoder.safetensors").read_bytes() == first
+    (run / "encoder.safetensors").unlink()  # as if it had been killed in its second step
+    code, printed, complained = run_oddone("train", "--resume", str(run))
+    assert code == 0, complained
+    assert f"{run} was stopped before its first checkpoint, so it begins anew" in printed
+    assert (run / "encoder.safetensors").read_bytes() == first
+    assert [line["step"] for line in RunDirectory.open(run).history()] == [1, 2]
+    assert "begins anew" not in run_oddone("train", "--resume", str(run))[1]
+
+
 def test_a_class_with_too_few_images_for_a_detector_is_refused_before_training(
     tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -192,6 +192,7 @@ def _go_on(
     run = RunDirectory.open(path)
     run.check_encoder(None)
     with run.locked():
+        _check_checkpoints(run)
         inputs = _load_again(run, source)
         with distributed.in_turn():  # once the first has extended it, others find it so
             if settings not in {None, run.settings}:
@@ -302,17 +303,30 @@ def _extend(run: RunDirectory, settings: TrainSettings, images: ImageSet) -> Non
     run.extend(settings)
 
 
+def _check_checkpoints(run: RunDirectory) -> None:
+    """Say so if a run without a checkpoint begins anew, or raise an error where it must not."""
+    if newest_checkpoint(run.checkpoints) is not None:
+        return
+    start = run.provenance.get("start")
+    if start is not None:
+        raise DataError(
+            f"{run.path} was stopped before it had the weights of {start['encoder']}; begin it "
+            f"again, with --overwrite"
+        )
+    if run.encoder_path.is_file():
+        raise DataError(
+            f"{run.path} is trained and has no checkpoint any more to go on from; train anew, with "
+            f"another --out or with --overwrite"
+        )
+    say(f"{run.path} was stopped before its first checkpoint, so it begins anew")
+
+
 def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
     """Return what a run was begun with, its images perhaps from another place.
 
     Weights it started from are in its checkpoints.
     """
     provenance = run.provenance
-    if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
-        raise DataError(
-            f"{run.path} was stopped before it had the weights of {provenance['start']['encoder']}"
-            f"; begin it again, with --overwrite"
-        )
     # A run that was begun in Python does not say where its images are.
     data = {"size": run.settings.model.image_size, "strict": False, **provenance.get("data", {})}
     if moved_to is not None:
