@@ -258,7 +258,7 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
     larger = noise(tmp_path / "larger.npz", size=24, seed=0)
     for words, message in (
         ([photos, "--start", first, "--model.head-dim", "9"], "64 and 32 and this run trains"),
-        ([larger, "--start", first], "16 x 16 pixels and these have 24 x 24"),
+        ([larger, "--start", first, "--size", "24"], "16 x 16 pixels and these have 24 x 24"),
         ([photos, "--start", tmp_path], "holds no encoder.safetensors; name the file"),
         ([photos, "--start", first / "detector.oddone"], "is a detector, not an encoder"),
         ([photos, "--start", tmp_path / "none"], "none does not exist"),
@@ -272,6 +272,10 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
     digest = hashlib.sha256((first / "encoder.safetensors").read_bytes()).hexdigest()
     pinned = [str(photos), "--start", str(first), "--sha256", digest]
     assert run_oddone("train", *pinned, *SMALL, "--out", str(out))[0] == 0
+    fine_tuning = ["--start", str(first), "--steps", "2", "--out", str(tmp_path / "resized")]
+    code, printed, complained = run_oddone("train", str(larger), *fine_tuning)
+    assert code == 0, complained
+    assert "20 images of 16 x 16 pixels" in printed
 
 
 def test_outliers_are_loaded_at_the_size_of_the_images_and_again_to_go_on(
