@@ -10,6 +10,7 @@ from torch import nn
 
 import oddone
 from oddone.api import fit_run
+from oddone.data import ImageSet
 from oddone.errors import DataError, SettingsError
 from oddone.training import RunDirectory, StepReport, TrainSettings
 from oddone.training.settings_file import to_dict
@@ -65,6 +66,37 @@ def test_a_start_that_fails_leaves_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="too few"):
         oddone.train(tiny_source(images=1), settings(), out=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def with_few(images: int) -> ImageSet:
+    """Return the images, but so many of class 2."""
+    few = SOURCE.labels == 2
+    few[np.flatnonzero(few)[:images]] = False
+    return replace(SOURCE, labels=np.where(few, 1, SOURCE.labels))
+
+
+def never_trained(_: StepReport) -> None:
+    raise AssertionError("training began, and no detector can be fitted afterwards")
+
+
+def test_a_class_with_too_few_images_to_fit_is_refused_before_training() -> None:
+    for images in (0, 1):
+        with pytest.raises(DataError, match=f"of class 'class 2' .* is {images} .* at least 2"):
+            oddone.train(with_few(images), settings(), watch=never_trained)
+    spared = replace(settings(), held_out=0.5)
+    with pytest.raises(DataError, match=r"train on is 1 \(and 1 held out\)"):
+        oddone.train(with_few(2), spared, watch=never_trained)
+    unlabelled = replace(SOURCE, labels=SOURCE.labels * 0 - 1, classes=())
+    with pytest.raises(DataError, match="96 of 96 images have no label"):
+        oddone.train(unlabelled, settings(objective="simclr"), watch=never_trained)
+
+
+def test_as_many_images_of_a_class_as_its_gaussian_needs_are_enough() -> None:
+    learned = settings(objective="cross-entropy", rotations="none")
+    with pytest.raises(DataError, match="is 0 .* at least 1"):
+        oddone.train(with_few(0), learned, watch=never_trained)
+    for images, chosen in ((1, learned), (2, settings())):
+        assert len(oddone.train(with_few(images), chosen).classes) == 3
 
 
 def own_encoder(channels: int = 5) -> nn.Module:

@@ -214,6 +214,7 @@ def _suited(
     if begun is not None:
         return source, chosen
     check_source(source, chosen)
+    check_fit(source, chosen)
     return source, chosen_by_first(
         lambda: with_suited_batch(chosen, source, keep_batch=keep_batch, encoder=encoder)
     )
@@ -239,6 +240,27 @@ def _sized_as(begun: TrainSettings, settings: TrainSettings) -> TrainSettings:
         return settings
     size = begun.model.image_size
     return replace(settings, model=replace(settings.model, image_size=size))
+
+
+def check_fit(source: ImageSet, settings: TrainSettings) -> None:
+    """Raise a DataError if no detector could be fitted to the images once they are trained on."""
+    unlabelled = int((source.labels < 0).sum())
+    if unlabelled > 0:
+        raise DataError(
+            f"{unlabelled} of {len(source)} images have no label, and a detector is fitted to "
+            f"classes; give each image one, or leave these out"
+        )
+    # As in `DetectorSettings.suited_to`: else each class has a covariance of its own.
+    tied = settings.has_classifier or settings.model.trained_part == "head"
+    needed, split = 1 if tied else 2, split_held_out(source, settings)
+    for label, name in enumerate(source.classes):
+        training, held_out = ((source.labels[part] == label).sum() for part in split)
+        if training < needed:
+            raise DataError(
+                f"of class {name!r} the number of images to train on is {training} (and "
+                f"{held_out} held out), and its Gaussian needs at least {needed}; add images of "
+                f"that class or leave it out"
+            )
 
 
 def fit_run(

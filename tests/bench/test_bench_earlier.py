@@ -94,6 +94,17 @@ def test_a_record_says_where_its_numbers_come_from_however_long_ago(
     assert read_record(write_record(tmp_path, third)) == third
 
 
+def test_a_record_that_no_number_was_taken_from_is_not_named(first: Record, tmp_path: Path) -> None:
+    strangers = tuple(replace(row, keys=("another network",)) for row in first.rows)
+    bench = going_on(tmp_path, Counting(), replace(first, rows=strangers))
+    record = filled_by(bench, ONE_MINUTE)
+    assert record.earlier == ()
+    assert "earlier records" not in captions(record)
+    again = replace(first, date="2026-01-01T00:00:00+00:00")
+    record = filled_by(going_on(tmp_path, Counting(), first, again), ONE_MINUTE)
+    assert [origin.date for origin in record.earlier] == [first.date]
+
+
 def test_networks_that_others_were_started_from_come_along(tmp_path: Path) -> None:
     whole = TOY_TABLES["paper-mcl"]
     table = replace(whole, rows=tuple(row for row in whole.rows if row.recipe.start is not None))

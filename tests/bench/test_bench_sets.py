@@ -82,3 +82,16 @@ def test_images_to_train_on_are_none_to_test_with() -> None:
         BenchImages(training, test, {"svhn": sample(strange, 7)}, replace(strange))
     with pytest.raises(SettingsError, match="'test images' is called like the test"):
         BenchImages(training, test, {"test images": sample(strange, 7)})
+
+
+def test_images_that_cannot_be_evaluated_or_fitted_are_refused_before_any_training() -> None:
+    training, test = known(60, seed=0), known(20, seed=1)
+    oods = {"textures": sample(odd(12, seed=2), None)}
+    renamed = replace(test, classes=("zeppelin", *test.classes[1:]))
+    with pytest.raises(DataError, match="1 of 10 classes of the test images .* 'zeppelin'"):
+        BenchImages(training, sample(renamed, None), oods)
+    labels = np.where(training.labels == 3, 4, training.labels)
+    labels[0] = 3
+    lonely = replace(training, labels=labels)
+    with pytest.raises(DataError, match="of class 'cat' the number of training images is 1, "):
+        BenchImages(lonely, sample(test, None), oods)

@@ -258,7 +258,7 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
     larger = noise(tmp_path / "larger.npz", size=24, seed=0)
     for words, message in (
         ([photos, "--start", first, "--model.head-dim", "9"], "64 and 32 and this run trains"),
-        ([larger, "--start", first], "16 x 16 pixels and these have 24 x 24"),
+        ([larger, "--start", first, "--size", "24"], "16 x 16 pixels and these have 24 x 24"),
         ([photos, "--start", tmp_path], "holds no encoder.safetensors; name the file"),
         ([photos, "--start", first / "detector.oddone"], "is a detector, not an encoder"),
         ([photos, "--start", tmp_path / "none"], "none does not exist"),
@@ -272,6 +272,10 @@ def test_a_start_that_does_not_fit_leaves_no_run_behind(
     digest = hashlib.sha256((first / "encoder.safetensors").read_bytes()).hexdigest()
     pinned = [str(photos), "--start", str(first), "--sha256", digest]
     assert run_oddone("train", *pinned, *SMALL, "--out", str(out))[0] == 0
+    fine_tuning = ["--start", str(first), "--steps", "2", "--out", str(tmp_path / "resized")]
+    code, printed, complained = run_oddone("train", str(larger), *fine_tuning)
+    assert code == 0, complained
+    assert "20 images of 16 x 16 pixels" in printed
 
 
 def test_outliers_are_loaded_at_the_size_of_the_images_and_again_to_go_on(
@@ -387,6 +391,40 @@ def test_a_finished_run_is_extended_on_images_that_have_moved(
     refused("--epochs", "0.5", by="choose more")
     assert run_oddone("train", "--resume", str(run))[0] == 0  # a run that is not extended
     assert json.loads((run / "provenance.json").read_text()) == began
+
+
+def test_a_run_without_a_checkpoint_begins_anew_and_says_so_unless_it_is_trained(
+    tmp_path: Path, photos: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    run, words = tmp_path / "run", ("--preset", "smoke", "--steps", "2")
+    assert run_oddone("train", str(photos), "--out", str(run), *words)[0] == 0
+    first = (run / "encoder.safetensors").read_bytes()
+    for file in (run / "checkpoints").iterdir():
+        file.unlink()
+    for more in ((), ("--steps", "3")):
+        code, _, complained = run_oddone("train", "--resume", str(run), *more)
+        assert code == 2
+        assert "is trained and has no checkpoint any more" in complained
+    assert (run / "encoder.safetensors").read_bytes() == first
+    (run / "encoder.safetensors").unlink()  # as if it had been killed in its second step
+    code, printed, complained = run_oddone("train", "--resume", str(run))
+    assert code == 0, complained
+    assert f"{run} was stopped before its first checkpoint, so it begins anew" in printed
+    assert (run / "encoder.safetensors").read_bytes() == first
+    assert [line["step"] for line in RunDirectory.open(run).history()] == [1, 2]
+    assert "begins anew" not in run_oddone("train", "--resume", str(run))[1]
+
+
+def test_a_class_with_too_few_images_for_a_detector_is_refused_before_training(
+    tmp_path: Path, run_oddone: Callable[..., tuple[int, str, str]]
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "few.npz", images=images, labels=np.arange(9) // 8)
+    words = ("train", str(tmp_path / "few.npz"), "--out", str(tmp_path / "run"))
+    code, _, complained = run_oddone(*words, "--preset", "smoke")
+    assert code == 2
+    assert "the number of images to train on is 1 (and 0 held out)" in " ".join(complained.split())
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_was_begun_in_python_is_resumed_where_its_images_are_named(

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from oddone.cli import train_options
 from oddone.cli.train import app
 from oddone.cli.train_options import ALIASES
+from oddone.encoders import ModelSettings, TrainedNetwork, build_network, save_network
 from oddone.errors import SettingsError
-from oddone.presets import PRESETS, cpu, pretrained
+from oddone.presets import PRESETS, cpu, mcl, pretrained
 from oddone.training import TrainSettings
 from oddone.training.settings_file import to_dict
 
@@ -63,6 +65,38 @@ def test_a_pretrained_encoder_gets_the_settings_and_the_size_that_suit_it(
     assert settings_of(*named) == replace(suited, model=model)
     assert settings_of(*named, "--size", "96").model.image_size == 96
     assert settings_of("--preset", "cpu", *named).batch == cpu().batch
+
+
+def test_a_pretrained_encoder_that_a_file_names_gets_what_suits_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train_options, "default_image_size", {"efficientnet-lite2": 260}.get)
+    file, suited = tmp_path / "settings.toml", pretrained()
+    file.write_text('[model]\nencoder_name = "efficientnet-lite2"\nhead_dim = 16\n')
+    model = replace(suited.model, encoder_name="efficientnet-lite2", head_dim=16, image_size=260)
+    for words in ((), ("--preset", "pretrained")):
+        assert settings_of("--config", str(file), *words) == replace(suited, model=model)
+    assert settings_of("--config", str(file), "--preset", "cpu").batch == cpu().batch
+    assert settings_of("--config", str(file), "--encoder", "resnet18").batch == cpu().batch
+    file.write_text("seed = 5\n")
+    assert settings_of("--config", str(file)) == replace(cpu(), seed=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"), [("efficientnet-lite0", pretrained()), ("resnet10-w16", cpu())]
+)
+def test_a_network_to_start_from_brings_its_model_and_the_preset_that_suits_it(
+    tmp_path: Path, name: str, preset: TrainSettings
+) -> None:
+    model = ModelSettings(encoder_name=name, head_hidden=16, head_dim=8, trained_part="last")
+    network, start = build_network(name, model, 32), tmp_path / "encoder.safetensors"
+    save_network(start, TrainedNetwork(network, model, "task", ("cat", "dog"), 32, "none"))
+    expected = replace(model, image_size=32, trained_part=preset.model.trained_part)
+    for place in (tmp_path, start):
+        assert settings_of("--start", str(place)) == replace(preset, model=expected)
+    chosen = settings_of("--start", str(start), "--preset", "mcl", "--model.head-dim", "9")
+    expected = replace(expected, head_dim=9, trained_part="all")
+    assert chosen == replace(mcl(), model=expected)
 
 
 def test_all_of_a_pretrained_encoder_learns_more_slowly_than_its_head() -> None:

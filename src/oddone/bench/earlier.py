@@ -5,7 +5,7 @@ over only where the same network, to the step, would score the same images in th
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,14 @@ class EarlierRecords:
 
     def result(self, row: Row, key: str) -> ResultRecord | None:
         """Return what a row's scoring by a network gave, if a record says it."""
-        for found in (found for record in self.records for found in record.rows):
-            if found.scoring == row.scoring.description and key in found.keys:
-                return found.results[found.keys.index(key)]
-        return None
+        return next((result for _, result in self._results(row, key)), None)
+
+    def _results(self, row: Row, key: str) -> Iterator[tuple[Record, ResultRecord]]:
+        """Yield what a row's scoring by a network gave, by each record that says it."""
+        for record in self.records:
+            for found in record.rows:
+                if found.scoring == row.scoring.description and key in found.keys:
+                    yield record, found.results[found.keys.index(key)]
 
     def networks(self, keys: Iterable[str]) -> list[NetworkRecord]:
         """Return what is said of some networks, each after that which it was started from."""
@@ -88,10 +92,14 @@ class EarlierRecords:
             )
         return next(iter(costs.values()), None)
 
-    def origins(self) -> tuple[EarlierRecord, ...]:
-        """Return where the numbers come from: these records, and those that they took over."""
+    def origins(self, taken_over: Iterable[tuple[Row, str]]) -> tuple[EarlierRecord, ...]:
+        """Return where the results of some rows by some networks come from.
+
+        These are the records that say them, and those that these have taken numbers over from.
+        """
         origins: dict[EarlierRecord, None] = {}
-        for record in self.records:
+        for row, key in taken_over:
+            record, _ = next(self._results(row, key))
             own = EarlierRecord(record.date, record.command, record.machine)
             origins |= dict.fromkeys((*record.earlier, own))
         return tuple(origins)

@@ -70,7 +70,7 @@ class Bench:
         rows, left_out = self._possible(table)
         plans = self._plans(rows, seeds, train_missing=train_missing)
         results = self._taken_over(plans)
-        taken_over = [self.key(plans[each]) for each in results]
+        taken_over = [(row, self.key(plans[row, seed])) for row, seed in results]
         missing = {key: wanted for key, wanted in plans.items() if key not in results}
         if train_missing:
             self._train_missing(missing.values())
@@ -87,12 +87,15 @@ class Bench:
                 results[row, seed] = ResultRecord.of(evaluation)
                 if table.name == OPENOOD.name:
                     self._write_openood(table, row, seed, evaluation)
-        networks = (*self.earlier.networks(taken_over), *self._networks(there.values()))
+        networks = (
+            *self.earlier.networks(key for _, key in taken_over),
+            *self._networks(there.values()),
+        )
         return Filled(
             tuple({network.key: network for network in networks}.values()),
             tuple(self._with_numbers(rows, plans, results)),
             left_out + tuple(_untrained(rows, seeds, results)),
-            self.earlier.origins(),
+            self.earlier.origins(taken_over),
         )
 
     def _with_numbers(

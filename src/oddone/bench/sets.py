@@ -12,6 +12,7 @@ from oddone.data import ImageSet
 from oddone.data.cifar import editions_in
 from oddone.data.possible_schemes import possible_schemes
 from oddone.errors import DataError, SettingsError
+from oddone.evaluation import labels_by_name
 from oddone.rng import stream
 
 OOD_FOLDERS = {
@@ -58,6 +59,14 @@ class BenchImages:
                 f"the {len(self.training):,} test images are those to train on, which would then "
                 f"be no test; give others"
             )
+        labels_by_name(self.test.images, self.training.classes)  # raises where one is not known
+        for label, name in enumerate(self.training.classes):
+            images = (self.training.labels == label).sum()
+            if images < 2:
+                raise DataError(
+                    f"of class {name!r} the number of training images is {images}, and its "
+                    f"Gaussian needs at least 2; add images of that class or leave it out"
+                )
         if TEST in self.oods:
             raise SettingsError(f"the OOD set {TEST!r} is called like the test; rename it")
         for name, sample in self.oods.items():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from cyclopts import App, Parameter
 
 from oddone import distributed
-from oddone.api import keep_detector
+from oddone.api import check_fit, keep_detector
 from oddone.cli.loading import load_images
 from oddone.cli.options import check_values
 from oddone.cli.processes import (
@@ -152,6 +152,8 @@ def train(
             images, left_out = split_off_class(loaded, leave_out)
             say(f"trained without the {counted(len(left_out), 'image', 'images')} of {leave_out!r}")
         check_source(images, settings)
+        if images.classes:
+            check_fit(images, settings)
         with progress_with_warnings():
             settings = chosen_by_first(
                 lambda: with_suited_batch(settings, images, keep_batch=keep_batch, say=say)
@@ -190,6 +192,7 @@ def _go_on(
     run = RunDirectory.open(path)
     run.check_encoder(None)
     with run.locked():
+        _check_checkpoints(run)
         inputs = _load_again(run, source)
         with distributed.in_turn():  # once the first has extended it, others find it so
             if settings not in {None, run.settings}:
@@ -300,17 +303,30 @@ def _extend(run: RunDirectory, settings: TrainSettings, images: ImageSet) -> Non
     run.extend(settings)
 
 
+def _check_checkpoints(run: RunDirectory) -> None:
+    """Say so if a run without a checkpoint begins anew, or raise an error where it must not."""
+    if newest_checkpoint(run.checkpoints) is not None:
+        return
+    start = run.provenance.get("start")
+    if start is not None:
+        raise DataError(
+            f"{run.path} was stopped before it had the weights of {start['encoder']}; begin it "
+            f"again, with --overwrite"
+        )
+    if run.encoder_path.is_file():
+        raise DataError(
+            f"{run.path} is trained and has no checkpoint any more to go on from; train anew, with "
+            f"another --out or with --overwrite"
+        )
+    say(f"{run.path} was stopped before its first checkpoint, so it begins anew")
+
+
 def _load_again(run: RunDirectory, moved_to: str | None) -> TrainInputs:
     """Return what a run was begun with, its images perhaps from another place.
 
     Weights it started from are in its checkpoints.
     """
     provenance = run.provenance
-    if "start" in provenance and newest_checkpoint(run.checkpoints) is None:
-        raise DataError(
-            f"{run.path} was stopped before it had the weights of {provenance['start']['encoder']}"
-            f"; begin it again, with --overwrite"
-        )
     # A run that was begun in Python does not say where its images are.
     data = {"size": run.settings.model.image_size, "strict": False, **provenance.get("data", {})}
     if moved_to is not None:

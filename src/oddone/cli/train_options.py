@@ -1,7 +1,7 @@
 """The settings of `oddone train` on its command line: from flags, a file and a preset."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from cyclopts.help import HelpEntry, HelpPanel
 from cyclopts.help.formatters import DefaultFormatter
 from rich.console import Console, ConsoleOptions
 
-from oddone.encoders import default_image_size, is_pretrained
+from oddone.encoders import TrainedNetwork, default_image_size, is_pretrained, load_network
 from oddone.errors import SettingsError, did_you_mean
+from oddone.files import ENCODER_NAME, file_or_in_run
 from oddone.presets import PRESETS, pretrained
 from oddone.suited_settings import preset_for
 from oddone.training import RunDirectory, TrainSettings
@@ -28,7 +29,6 @@ ALLOWED_WITH_RESUME = (
     "--processes",
     "--debug",
 )
-DECIDES_ENCODER = ("--config", "--start", "--outliers")
 DEFAULT_PRESET = "cpu"
 ALIASES = {
     "--lr": "--optimiser.learning-rate",
@@ -85,12 +85,10 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         run = flags["--resume"][0]
         sources = [(run, to_dict(RunDirectory.open(Path(run)).settings))]
     else:
-        preset = flags["--preset"][0] if flags["--preset"] else _suited_preset(flags)
         sources = [(config, read_toml(Path(config))) for config in flags["--config"]]
         if flags["--batch.images"] or any("images" in read.get("batch", {}) for _, read in sources):
             arguments.get("--keep-batch").append(Token(keyword="--keep-batch", implicit_value=True))
-        suited = _sized_for(flags["--model.encoder-name"], _preset(preset))
-        sources.append((f"preset {preset}", to_dict(suited)))
+        sources.append(_suited_source(flags, [read for _, read in sources]))
     length_is_set = any(flags[f"--{length}"] for length in LENGTHS)
     for source, tables in sources:
         # A run has one length: from the flags, or else from the file, or else from the preset.
@@ -100,21 +98,55 @@ def resolve_settings(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         Dict(kept, use_commands_as_keys=False, source=source)(app, commands, arguments)
 
 
-def _suited_preset(flags: Mapping[str, list[str]]) -> str:
+def _suited_source(
+    flags: Mapping[str, list[str]], configs: Sequence[Mapping[str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Return what is set neither by a flag nor in a file: the preset, made to suit the encoder.
+
+    That is the one that is named there, or else the one to start from.
+    """
+    in_files = [read["model"]["encoder_name"] for read in configs if _names_encoder(read)]
+    start = _network_to_start_from(flags)
+    from_start = [] if start is None else [start.model.encoder_name]
+    encoder_name = next(iter((*flags["--model.encoder-name"], *in_files, *from_start)), None)
+    name = flags["--preset"][0] if flags["--preset"] else _suited_preset(flags, encoder_name)
+    preset = _preset(name)
+    if start is not None:
+        part = preset.model.trained_part
+        model = replace(start.model, image_size=start.image_size, trained_part=part)
+        preset = replace(preset, model=model)
+    elif encoder_name is not None:
+        preset = _sized_for(encoder_name, preset)
+    return f"preset {name}", to_dict(preset)
+
+
+def _names_encoder(read: Mapping[str, Any]) -> bool:
+    return "encoder_name" in read.get("model", {})
+
+
+def _network_to_start_from(flags: Mapping[str, list[str]]) -> TrainedNetwork | None:
+    if not flags["--start"]:
+        return None
+    sha256 = next(iter(flags["--sha256"]), None)
+    return load_network(file_or_in_run(Path(flags["--start"][0]), ENCODER_NAME), sha256=sha256)
+
+
+def _suited_preset(flags: Mapping[str, list[str]], encoder_name: str | None) -> str:
     """Return the preset for a command line without one."""
-    if not flags["--source"] or any(flags[name] for name in DECIDES_ENCODER):
+    if not flags["--source"] or flags["--outliers"]:
         return DEFAULT_PRESET
-    if encoder_names := flags["--model.encoder-name"]:
-        return pretrained.__name__ if is_pretrained(encoder_names[0]) else DEFAULT_PRESET
+    if encoder_name is not None:
+        return pretrained.__name__ if is_pretrained(encoder_name) else DEFAULT_PRESET
+    if flags["--config"]:
+        return DEFAULT_PRESET
     return preset_for(flags["--source"][0]) or DEFAULT_PRESET
 
 
-def _sized_for(encoder_names: list[str], preset: TrainSettings) -> TrainSettings:
-    """Return the preset with the image size of the encoder that a command line names, if any."""
-    if not encoder_names or preset.model.image_size is None:
+def _sized_for(encoder_name: str, preset: TrainSettings) -> TrainSettings:
+    """Return the preset with the image size of an encoder, if it sets one."""
+    if preset.model.image_size is None:
         return preset
-    name = encoder_names[0]
-    size = default_image_size(name) if is_pretrained(name) else None
+    size = default_image_size(encoder_name) if is_pretrained(encoder_name) else None
     return replace(preset, model=replace(preset.model, image_size=size))
 
 
