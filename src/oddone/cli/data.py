@@ -14,6 +14,7 @@ from rich.text import Text
 
 from oddone.cli.terminal import (
     counted,
+    describe_left_out,
     list_broken,
     printable,
     progress_bar,
@@ -113,6 +114,8 @@ def fix(
         fixed = fix_images(folder, out, count=count, seed=seed, aliased=aliased, progress=progress)
     say(f"{counted(fixed.written, 'picture', 'pictures')} in {out}")
     list_broken(fixed.broken)
+    if fixed.left_out:
+        say(describe_left_out(fixed.left_out))
 
 
 @app.command
