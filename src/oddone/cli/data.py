@@ -18,6 +18,7 @@ from oddone.cli.terminal import (
     list_broken,
     printable,
     progress_bar,
+    progress_with_warnings,
     say,
     say_about_files,
 )
@@ -55,7 +56,7 @@ def info(
     """
     from oddone.data.notation import load
 
-    with progress_bar() as progress:
+    with progress_with_warnings() as progress:
         image_set = load(source, size=size, progress=progress)
     height, width = image_set.images.shape[2:]
     images = counted(len(image_set), "image", "images")
