@@ -105,6 +105,11 @@ def fit(  # noqa: PLR0913  (all but one are choices with a default)
         source = load(source, size=image_size, progress=progress)
     elif image_size is not None:
         source = resize_images(source, image_size)
+    if not source.classes:
+        raise DataError(
+            f"none of the {len(source):,} images has a label; sort them into one folder for each "
+            f"class, as photos/cats/1.jpg, and name photos (one class is enough)"
+        )
     trained = frozen_network(
         encoder, source.images.shape[-1], source.classes, source.fingerprint
     ).to(choose_device())

@@ -178,8 +178,10 @@ def test_get_without_a_folder_makes_one_and_says_what_to_do_when_the_host_is_awa
 def test_fix_writes_small_pictures_and_lists_broken_ones(
     run: Run, photos: Path, tmp_path: Path
 ) -> None:
+    (photos / "notes.txt").touch()
     code, printed, _ = run("fix", str(photos), "small")
     assert code == 0
+    assert printed.endswith("left out: 1 .txt\n")
     assert printed.startswith(
         "4 pictures in small\n1 file could not be read:\n  cat/3 [bold].png: "
     )

@@ -203,6 +203,25 @@ def test_a_missing_extra_is_named_with_how_to_install_it(
     assert_one_line(complained, f"pip install 'oddone[{extra}]'")
 
 
+@pytest.mark.usefixtures("pooled")
+def test_pictures_without_class_folders_are_told_how_to_lie(run: Run, photos: Path) -> None:
+    code, _, complained = run(str(photos / "moss"), "--out", "d.oddone")
+    assert code == 2
+    assert complained == (
+        "oddone: none of the 8 images has a label; sort them into one folder for each class, as "
+        "photos/cats/1.jpg, and name photos (one class is enough)\n"
+    )
+
+
+@pytest.mark.usefixtures("pooled")
+def test_a_folder_above_the_class_folders_is_noted(run: Run, photos: Path) -> None:
+    (photos.parent / "above").mkdir()
+    photos.rename("above/photos")
+    _, _, complained = run("above", "--out", "d.oddone", "--size", "9")
+    assert "note: the folders in above are the classes (photos), and all pictures" in complained
+    assert f"if the classes are there, name {Path('above/photos')}\n" in complained
+
+
 @pytest.mark.usefixtures("photos", "pooled")
 def test_one_image_a_class_is_one_line(run: Run) -> None:
     for name in COLOURS:

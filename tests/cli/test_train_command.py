@@ -170,6 +170,23 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_directory_among_the_images_is_refused(
+    run_oddone: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    photos = tmp_path / "photos"
+    for name in ("cats", "dogs"):
+        (photos / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32)).save(photos / name / "1.png")
+    run = photos / "run"
+    code, _, complained = run_oddone("train", str(photos), "--out", str(run), *SMALL)
+    assert code == 2
+    assert complained == (
+        f"oddone: --out {run} lies in {photos}, so the next command would take the run for images; "
+        f"choose a folder outside\n"
+    )
+    assert not run.exists()
+
+
 def test_a_run_that_exists_is_not_overwritten_by_accident(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

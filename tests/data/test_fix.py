@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oddone.data import stream
 from oddone.data.fix import aliased_resize, fix_images, fixed_resize
 from oddone.errors import DataError
 
@@ -46,10 +47,28 @@ def test_all_pictures_become_32_by_32_png_in_the_order_of_their_paths(
     photos: Path, tmp_path: Path
 ) -> None:
     fixed = fix_images(photos, tmp_path / "out", count=None, seed=0)
-    assert fixed == (12, ())
+    assert fixed == (12, (), {})
     assert reds(tmp_path / "out") == [0, 2, 4, 6, 8, 10, 1, 3, 5, 7, 9, 11]
     with Image.open(tmp_path / "out" / "000011.png") as last:
         assert (last.format, last.size, last.mode) == ("PNG", (32, 32), "RGB")
+
+
+def test_the_pictures_are_those_that_every_command_takes(photos: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (photos / "a" / "00.png").rename(photos / "a" / "without-ending")
+    (photos / "a" / "02.png").rename(photos / "a" / "._02.png")  # as macOS leaves beside each
+    (photos / "a" / "04.png").rename(elsewhere / "04.png")
+    (photos / "linked").symlink_to(elsewhere)
+    (photos / ".thumbnails").mkdir()
+    (photos / "a" / "06.png").rename(photos / ".thumbnails" / "06.png")
+    (photos / "notes.txt").touch()
+    fixed = fix_images(photos, tmp_path / "out", count=None, seed=0)
+    assert fixed == (10, (), {".txt": 1})
+    taken = stream(str(photos), size=32)
+    with (tmp_path / "out" / "sources.csv").open(newline="") as file:
+        sources = [str(photos / row["source"]) for row in csv.DictReader(file)]
+    assert sources == sorted(image.path for image in taken)
 
 
 def test_sources_say_where_each_picture_came_from(photos: Path, tmp_path: Path) -> None:
@@ -204,7 +223,7 @@ def test_a_folder_without_pictures_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is no folder"):
         fix_images(tmp_path / "photos", tmp_path / "out", count=None, seed=0)
     (tmp_path / "photos").mkdir()
-    with pytest.raises(DataError, match="holds no pictures"):
+    with pytest.raises(DataError, match="no images below"):
         fix_images(tmp_path / "photos", tmp_path / "out", count=None, seed=0)
 
 

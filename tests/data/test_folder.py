@@ -10,7 +10,7 @@ from pictures import bomb_png, encoded, lock, make_folder, noise
 from oddone.data.folder import read_flat_folder, read_labelled_folder
 from oddone.data.image_set import BrokenFile
 from oddone.data.notation import load
-from oddone.errors import DataError
+from oddone.errors import DataError, DataWarning
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,30 @@ def test_pictures_lie_at_any_depth_below_their_class(root: Path) -> None:
     image_set = read_labelled_folder(root)
     assert image_set.labels.tolist() == [0, 0, 0, 0, 1, 1]
     assert str(root / "cat" / "2024" / "june" / "deep.JPG") in image_set.paths
+
+
+def test_a_folder_above_the_class_folders_is_noticed(tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    for place in ("train/cat", "train/dog", "more/cat", "more/bird"):
+        (above / place).mkdir(parents=True)
+        noise().save(above / place / "1.png")
+    with pytest.warns(
+        DataWarning, match=r"the classes \(more, train\), and all pictures lie deeper"
+    ) as told:
+        assert read_labelled_folder(above).classes == ("more", "train")
+    inner = above / "more"
+    assert f"in {inner / 'bird'}; if the classes are there, name {inner}" in str(told[0].message)
+    noise().save(above / "train" / "1.png")  # a folder of each year, say, and a loose picture
+    read_labelled_folder(above)
+
+
+def test_one_folder_in_each_class_is_as_good_as_none(root: Path) -> None:
+    for name in ("cat", "dog"):  # as in Tiny ImageNet
+        pictures = list((root / name).iterdir())
+        (root / name / "images").mkdir()
+        for path in pictures:
+            path.rename(root / name / "images" / path.name)
+    assert read_labelled_folder(root).classes == ("cat", "dog")
 
 
 def test_one_class_is_enough(tmp_path: Path) -> None:

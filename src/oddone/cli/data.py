@@ -14,9 +14,11 @@ from rich.text import Text
 
 from oddone.cli.terminal import (
     counted,
+    describe_left_out,
     list_broken,
     printable,
     progress_bar,
+    progress_with_warnings,
     say,
     say_about_files,
 )
@@ -54,7 +56,7 @@ def info(
     """
     from oddone.data.notation import load
 
-    with progress_bar() as progress:
+    with progress_with_warnings() as progress:
         image_set = load(source, size=size, progress=progress)
     height, width = image_set.images.shape[2:]
     images = counted(len(image_set), "image", "images")
@@ -113,6 +115,8 @@ def fix(
         fixed = fix_images(folder, out, count=count, seed=seed, aliased=aliased, progress=progress)
     say(f"{counted(fixed.written, 'picture', 'pictures')} in {out}")
     list_broken(fixed.broken)
+    if fixed.left_out:
+        say(describe_left_out(fixed.left_out))
 
 
 @app.command

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from oddone.cli.terminal import progress_bar, say_about_files
+from oddone.cli.terminal import progress_with_warnings, say_about_files
 from oddone.data import ImageSet, load
 from oddone.detector import Detector
 from oddone.detector.detector import MOST_LEARNED
@@ -12,7 +12,7 @@ from oddone.errors import DataError
 
 def load_images(source: str, size: int | None, *, strict: bool = False) -> ImageSet:
     """Return the images of a source, with a progress bar; say which files are not used."""
-    with progress_bar() as progress:
+    with progress_with_warnings() as progress:
         images = load(source, size=size, strict=strict, progress=progress)
     say_about_files(images)
     return images

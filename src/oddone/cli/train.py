@@ -36,6 +36,7 @@ from oddone.cli.training_progress import (
 from oddone.cli.training_quality import describe_quality
 from oddone.data import ImageSet
 from oddone.data.image_set import split_off_class
+from oddone.data.stream import has_within
 from oddone.detector import Detector
 from oddone.encoders import TrainedNetwork, is_pretrained, load_network
 from oddone.errors import DataError, SettingsError
@@ -96,7 +97,7 @@ def train(
     source
         Labelled images: a folder with one folder per class, or a notation of `oddone data list`.
     out
-        The run directory to make.
+        The run directory to make, outside the images.
     resume
         The run directory to go on with; its own settings hold. With --minutes, --steps or --epochs
         it gets a new length in all; with --source its images are found in another place.
@@ -143,6 +144,11 @@ def train(
         if is_restarted(out):
             return _go_on(out, None, None, tensorboard=tensorboard)
         RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
+        if has_within(source, out):
+            raise SettingsError(
+                f"--out {out} lies in {source}, so the next command would take the run for images; "
+                f"choose a folder outside"
+            )
         _say_what_is_pretrained(settings)
         if start is None:
             settings = chosen_by_first(lambda: with_suited_size(settings, source, say))

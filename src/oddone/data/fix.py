@@ -8,6 +8,7 @@ import csv
 import hashlib
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from oddone.data.decode import (
     open_picture,
     without_warnings,
 )
-from oddone.data.formats import ENDINGS
+from oddone.data.folder import contents_below
 from oddone.data.image_set import BrokenFile
 from oddone.errors import DataError, os_error_fix
 from oddone.files import folder_beside, remove_leftovers, sync_folder
@@ -38,6 +39,8 @@ class Fixed(NamedTuple):
 
     written: int
     broken: tuple[BrokenFile, ...]
+    left_out: Counter[str]
+    """How many files are no pictures, by their endings."""
 
 
 def fix_images(
@@ -55,7 +58,10 @@ def fix_images(
     takes all, in the order of their paths. `sources.csv` in `out` says where each came from.
     The folder gets its name when all is in it.
     """
-    paths = _draw_paths(folder, count, seed)
+    if not os.path.isdir(folder):  # noqa: PTH112, Path.is_dir fails for a name that is too long
+        raise DataError(f"{folder} is no folder; give one with pictures in it")
+    contents = contents_below(folder)
+    paths = _in_order(contents.pictures, folder, count, seed)
     _check_new(out)
     with ExitStack() as stack:
         with _os_errors_named(out):
@@ -64,7 +70,7 @@ def fix_images(
         wanted = len(paths) if count is None else count
         resize = aliased_resize if aliased else fixed_resize
         sources: list[str] = []
-        broken: list[BrokenFile] = []
+        broken = list(contents.locked)
         while paths and len(sources) < wanted:
             missing = wanted - len(sources)
             batch, paths = paths[:missing], paths[missing:]
@@ -87,7 +93,7 @@ def fix_images(
             _write_sources(part / "sources.csv", sources)
         with _os_errors_named(out):
             _install(part, out)
-    return Fixed(len(sources), tuple(broken))
+    return Fixed(len(sources), tuple(broken), contents.left_out)
 
 
 def fixed_resize(picture: Image.Image) -> Image.Image:
@@ -110,20 +116,12 @@ def aliased_resize(picture: Image.Image) -> Image.Image:
     return picture.resize((SIZE, SIZE), Image.Resampling.NEAREST)
 
 
-def _draw_paths(folder: Path, count: int | None, seed: int) -> list[str]:
-    """Return the paths of all picture files, in the order in which they are to be taken.
+def _in_order(pictures: Sequence[str], folder: Path, count: int | None, seed: int) -> list[str]:
+    """Return the paths of pictures in the order in which they are to be taken.
 
     A random order depends on nothing but the seed and the paths.
     """
-    if not os.path.isdir(folder):  # noqa: PTH112, Path.is_dir fails for a name that is too long
-        raise DataError(f"{folder} is no folder; give one with pictures in it")
-    paths = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix.lower() in ENDINGS and path.is_file()
-    )
-    if not paths:
-        raise DataError(f"{folder} holds no pictures ({', '.join(sorted(ENDINGS))})")
+    paths = sorted(pictures)
     if count is None:
         return paths
     if not 1 <= count <= len(paths):

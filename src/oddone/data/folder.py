@@ -1,6 +1,7 @@
 """Folders of picture files: one subfolder for each class, or all without labels."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
@@ -21,7 +22,7 @@ from oddone.data.file_tree import (
 )
 from oddone.data.image_set import BrokenFile, ImageSet
 from oddone.data.readable import content_of
-from oddone.errors import DataError
+from oddone.errors import DataError, DataWarning
 from oddone.progress import Progress
 
 SIZES = (224, 128, 64, 32)  # in pixels; the largest that fits most pictures is chosen
@@ -53,6 +54,7 @@ def read_labelled_folder(
         )
     _check_for_splits(root, names)
     listing = _list_classes(root, names)
+    _warn_of_deeper_folders(root, listing)
     image_set = read_listing(listing, size=size, strict=strict, progress=progress)
     check_every_class(image_set, root)
     return image_set
@@ -160,6 +162,25 @@ def _check_for_splits(root: Path, names: Sequence[str]) -> None:
         f"the folders of {root} are splits, not classes ({', '.join(splits)}); "
         f"name one of them, such as {root / splits[0]}{serves}"
     )
+
+
+def _warn_of_deeper_folders(root: Path, listing: Listing) -> None:
+    """Warn where the folders in class folders may be the classes: all pictures are in several."""
+    below: dict[str, set[str]] = {}
+    for file in listing.files:
+        name, inner, *rest = file.name.split("/")
+        if not rest:
+            return
+        below.setdefault(name, set()).add(inner)
+    if all(len(folders) > 1 for folders in below.values()):
+        name, folders = next(iter(below.items()))
+        warnings.warn(
+            f"the folders in {root} are the classes ({', '.join(sorted(below)[:NAMES_SHOWN])}), "
+            f"and all pictures lie deeper, such as in {root / name / min(folders)}; if the classes "
+            f"are there, name {root / name}",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _no_images(root: Path, skipped: Sequence[BrokenFile] = ()) -> DataError:
