@@ -158,7 +158,9 @@ def _state_of(piece: Piece) -> object:
     if not isinstance(path, str) or is_url(path):
         return None
     status = stat_or_reason(path)
-    return status if isinstance(status, str) else (status.st_size, status.st_mtime_ns)
+    if isinstance(status, str):
+        return status
+    return status.st_size, int(status.st_mtime)  # parts of a second are lost in some copies
 
 
 def _place(request: Request) -> str:
