@@ -299,6 +299,20 @@ def test_everybody_can_use_the_pages(
     visit.context.close()
 
 
+def test_the_api_below_a_path_of_its_own_is_shown_with_it(browser: Any, address: str) -> None:
+    visit = Visit(browser, address, viewport=DESK)
+    visit.page.route(
+        "**/inspect/**",
+        lambda route: route.continue_(url=route.request.url.replace("/inspect/", "/")),
+    )
+    visit.page.goto(f"{address}/inspect/docs")
+    visit.page.wait_for_selector("section.card")
+    commands = visit.page.locator("section.card > pre").all_inner_texts()
+    assert f"curl -F files=@photo.jpg {address}/inspect/v1/score" in commands
+    assert all(f" {address}/inspect/" in command for command in commands)
+    visit.context.close()
+
+
 def test_pictures_come_from_the_clipboard_and_the_camera_too(browser: Any, address: str) -> None:
     visit = Visit(browser, address, viewport=DESK)
     page = visit.page

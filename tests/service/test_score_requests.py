@@ -168,6 +168,15 @@ def test_the_model_says_what_it_is_and_metrics_count(
     assert client.get("/healthz").json() == client.get("/readyz").json() == {"status": "ok"}
 
 
+def test_the_example_of_an_answer_has_all_that_an_answer_has(
+    client: TestClient, pictures: dict[str, bytes]
+) -> None:
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["ImageAnswer"]
+    (image,) = client.post("/v1/score", files=files_of(pictures)[:1]).json()["images"]
+    assert schema["example"].keys() == image.keys() == set(schema["required"])
+    assert schema["example"]["reason"] is image["reason"] is None
+
+
 def test_whoever_only_asks_whether_it_is_there_gets_the_headers(client: TestClient) -> None:
     for address in ("/", "/page.js", "/docs", "/healthz", "/readyz", "/openapi.json"):
         asked, got = client.head(address), client.get(address)

@@ -22,7 +22,7 @@ BINS = 40
 SHOWN_PIXELS = 96  # of views and neighbours
 Share = Annotated[float, Field(ge=0, le=1)]
 Picture = Annotated[str, Field(description="A PNG as a data: address.")]
-_ONE: JsonDict = {
+EXAMPLE: JsonDict = {
     "name": "photo.jpg",
     "sha256": "6dc8c1…",
     "class_name": "Sandal",
@@ -35,9 +35,12 @@ _ONE: JsonDict = {
 
 
 class ImageAnswer(BaseModel):
-    """What is thought of one picture. Without a verdict, all is null but name and reason."""
+    """What is thought of one picture.
 
-    model_config = ConfigDict(json_schema_extra={"example": _ONE})
+    With a verdict, the reason is null. Without one, all is null but name, reason and `sha256`.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
     name: str = Field(description="The name of the file, as it was sent.")
     sha256: str | None = Field(
         description="Of the file, by which feedback names it; null if it could not be fetched."
@@ -49,7 +52,7 @@ class ImageAnswer(BaseModel):
     probabilities: dict[str, Share] | None = Field(
         description="How likely each class is, if it is one of them at all."
     )
-    reason: str | None = Field(description="Why there is no verdict.")
+    reason: str | None = Field(description="Why there is no verdict; null if there is one.")
 
 
 class ScoreAnswer(BaseModel):

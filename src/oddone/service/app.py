@@ -11,10 +11,12 @@ from starlette.responses import Response
 
 from oddone import __version__
 from oddone.service.answers import (
+    EXAMPLE,
     ExplainAnswer,
     FeedbackAnswer,
     FeedbackRequest,
     HealthAnswer,
+    ImageAnswer,
     ModelAnswer,
     ProblemAnswer,
     ScoreAnswer,
@@ -83,6 +85,8 @@ def make_app(service: Service, token: str | None = None) -> FastAPI:
     _add_scoring(app, service.settings, fetches=service.fetcher is not None)
     _add_facts(app, service.settings)
     _add_page(app)
+    # FastAPI leaves null out of examples, as if it were not said.
+    app.openapi()["components"]["schemas"][ImageAnswer.__name__]["example"] = EXAMPLE
     return app
 
 

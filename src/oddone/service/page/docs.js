@@ -35,8 +35,12 @@ function example(schema, all) {
   return { string: "…", integer: 1, number: 0.5, boolean: true }[known.type] ?? null;
 }
 
+function addressOf(path) {
+  return new URL(`.${path}`, location.href).href; // the service may lie below a path of its own
+}
+
 function command(path, method, operation, all) {
-  const address = `${location.origin}${path}`;
+  const address = addressOf(path);
   const content = operation.requestBody?.content;
   if (content?.["multipart/form-data"]) return `curl -F files=@photo.jpg ${address}`;
   if (content) {
@@ -50,7 +54,7 @@ function jsonCommand(path, operation) {
   const examples = operation.requestBody?.content?.["application/json"]?.examples;
   if (!examples) return null;
   const body = JSON.stringify(Object.values(examples)[0].value);
-  return `curl -H 'Content-Type: application/json' -d '${body}' ${location.origin}${path}`;
+  return `curl -H 'Content-Type: application/json' -d '${body}' ${addressOf(path)}`;
 }
 
 function section(path, method, operation, all) {
