@@ -103,6 +103,14 @@ def test_what_does_not_fit_is_named(
         read_arrays(saved(tmp_path, **arrays))
 
 
+def test_one_image_is_not_taken_for_many_of_its_rows(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", PIXELS[0])
+    with pytest.raises(DataError, match=r"shape \(8, 8, 3\), which is one image; .* image\[None\]"):
+        read_arrays(tmp_path / "one.npy")
+    np.save(tmp_path / "one.npy", PIXELS[:1])
+    assert len(read_arrays(tmp_path / "one.npy")) == 1
+
+
 class Evil:
     def __init__(self, path: Path) -> None:
         self.path = path

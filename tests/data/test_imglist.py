@@ -26,6 +26,11 @@ def test_a_list_gives_order_and_labels(root: Path) -> None:
     assert image_set.paths[0] == str(root / "dog" / "1.png")
 
 
+def test_the_mark_that_windows_puts_before_a_text_is_no_part_of_a_name(root: Path) -> None:
+    (root / "list.txt").write_text("dog/1.png 7\n", encoding="utf-8-sig")
+    assert read_imglist(root / "list.txt").paths == (str(root / "dog" / "1.png"),)
+
+
 def test_paths_are_relative_to_the_given_root(root: Path, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("cat/0.png 0\n")
     assert len(read_imglist(tmp_path / "list.txt", root)) == 1

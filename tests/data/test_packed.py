@@ -1,6 +1,7 @@
 """Pictures in tars and Parquet files, as sources of `load` and of `stream`."""
 
 import gzip
+import math
 import sys
 from collections import deque
 from pathlib import Path
@@ -119,6 +120,31 @@ def test_a_parquet_file_is_loaded_with_its_labels(tmp_path: Path) -> None:
     assert images.labels.tolist() == [0, 1, 0]
     assert list(images.paths) == [f"{path}[{row}]" for row in range(3)]
     assert (images.images[1] == decode(PICTURES[1], 16)).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "numbers"),
+    [
+        ([True, False, None], ("False", "True"), [1, 0, -1]),
+        ([10.0, 9.0, math.nan], ("9", "10"), [1, 0, -1]),
+        ([1.0, 0.0, None], ("0", "1"), [1, 0, -1]),
+    ],
+)
+def test_labels_may_be_true_or_false_or_whole_floats(
+    tmp_path: Path, labels: list[object], classes: tuple[str, ...], numbers: list[int]
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", {"image": PICTURES[:3], "label": labels})
+    images = load(str(path), size=16)
+    assert images.classes == classes
+    assert images.labels.tolist() == numbers
+
+
+@pytest.mark.parametrize("label", [0.5, math.inf])
+def test_a_label_that_is_no_whole_number_is_named(tmp_path: Path, label: float) -> None:
+    path = write_parquet(tmp_path / "a.parquet", {"image": PICTURES[:2], "label": [1.0, label]})
+    with pytest.raises(DataError, match=f"has the label {label:g}; write whole numbers or text"):
+        load(str(path), size=16)
+    assert all(image.reason is None for image in stream(str(path), size=16))
 
 
 def test_structs_of_bytes_and_path_are_read_as_hugging_face_writes_them(tmp_path: Path) -> None:

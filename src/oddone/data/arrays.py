@@ -173,6 +173,11 @@ def _channels_first(images: np.ndarray, name: str) -> UInt8[np.ndarray, "images 
         return images.transpose(0, 3, 1, 2)  # a view: a memory map stays on disk
     if len(shape) == 4 and shape[1] == 3:
         return images
+    if len(shape) == 3 and shape[2] == 3:
+        raise DataError(
+            f"images of {name} have shape {shape}, which is one image; give 1 x H x W x 3, as "
+            f"image[None] is, or grey images of another width"
+        )
     if len(shape) == 3:
         return np.repeat(images[:, None], 3, axis=1)
     if len(shape) == 4 and 1 in (shape[1], shape[3]):

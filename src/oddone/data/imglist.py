@@ -50,7 +50,7 @@ def parse_imglist(path: Path) -> tuple[list[str], np.ndarray]:
     """Return the file names in the list, and their labels."""
     try:
         with open_regular(path) as file:
-            lines = file.read().decode("utf-8").splitlines()
+            lines = file.read().decode("utf-8-sig").splitlines()
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror}; name a list that you may read"

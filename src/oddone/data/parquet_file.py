@@ -4,9 +4,10 @@ The column of pictures holds the bytes of picture files, or, as Hugging Face wri
 `bytes` and `path`. A column is chosen by its name; the names that are looked for are below.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from oddone.data.limits import DamagedFileError, is_plausible, too_long
 from oddone.data.packed import PackedLabel, PackedPicture, open_place
@@ -71,7 +72,7 @@ def list_parquet(place: str) -> Iterator[PackedLabel]:
             yield from (PackedLabel(f"{place}[{row}]", 0, None) for row in range(rows))
             return
         for row, values in _rows(opened, opened.groups, wanted):
-            label = None if columns.label is None else _label(_inside(values, columns.label))
+            label = None if columns.label is None else _label(_inside(values, columns.label), place)
             yield PackedLabel(_name(place, row, values, columns.name), 0, label)
 
 
@@ -191,7 +192,12 @@ def _choose_columns(place: str, schema: Any, pyarrow: Any) -> _Columns:
         or kinds.is_dictionary(field.type)
         or kinds.is_integer(field.type)
     }
-    label = next((name for name in LABELS if name in plain), None)
+    numbers = {
+        field.name
+        for field in schema
+        if kinds.is_boolean(field.type) or kinds.is_floating(field.type)
+    }
+    label = next((name for name in LABELS if name in plain | numbers), None)
     name = next((name for name in NAMES if name in plain), inner_name)
     return _Columns(images[chosen], label, name)
 
@@ -205,8 +211,19 @@ def _inside(values: dict[str, Any], path: str) -> Any:
     return None if struct is None else struct[part]
 
 
-def _label(value: Any) -> str | int | None:
-    return value[:LONGEST_TEXT] if isinstance(value, str) else value
+def _label(value: Any, place: str) -> str | int | None:
+    """Return a label as text or an integer. Pandas makes integers floats where one is missing."""
+    if isinstance(value, bool | str):
+        return str(value)[:LONGEST_TEXT]
+    if not isinstance(value, float):
+        return cast("int | None", value)
+    if math.isnan(value):
+        return None
+    if not value.is_integer():
+        raise DataError(
+            f"{place} has the label {value:g}; write whole numbers or text, or leave the column out"
+        )
+    return int(value)
 
 
 def _name(place: str, row: int, values: dict[str, Any], column: str | None) -> str:
