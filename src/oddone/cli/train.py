@@ -143,12 +143,7 @@ def train(
             )
         if is_restarted(out):
             return _go_on(out, None, None, tensorboard=tensorboard)
-        RunDirectory.check_free(out, overwrite=overwrite)  # before images are loaded
-        if has_within(source, out):
-            raise SettingsError(
-                f"--out {out} lies in {source}, so the next command would take the run for images; "
-                f"choose a folder outside"
-            )
+        _check_out(out, source, overwrite=overwrite)
         _say_what_is_pretrained(settings)
         if start is None:
             settings = chosen_by_first(lambda: with_suited_size(settings, source, say))
@@ -175,6 +170,16 @@ def train(
         run = RunDirectory.create(out, settings, provenance, overwrite=overwrite)
         with run.removed_unless_begun():
             return _train(run, inputs, tensorboard=tensorboard)
+
+
+def _check_out(out: Path, source: str, *, overwrite: bool) -> None:
+    """Raise an error, before images are loaded, where no run can be made."""
+    RunDirectory.check_free(out, overwrite=overwrite)
+    if has_within(source, out):
+        raise SettingsError(
+            f"--out {out} lies in {source}, so the next command would take the run for images; "
+            f"choose a folder outside"
+        )
 
 
 def _say_what_is_pretrained(settings: TrainSettings) -> None:
