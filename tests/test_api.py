@@ -1,5 +1,7 @@
 """From images to a detector in one call, in a kept run directory or in none."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +99,26 @@ def test_as_many_images_of_a_class_as_its_gaussian_needs_are_enough() -> None:
         oddone.train(with_few(0), learned, watch=never_trained)
     for images, chosen in ((1, learned), (2, settings())):
         assert len(oddone.train(with_few(images), chosen).classes) == 3
+
+
+@pytest.mark.parametrize("switched_off", [torch.no_grad, torch.inference_mode])
+def test_what_a_caller_has_switched_off_does_not_matter(
+    switched_off: Callable[[], AbstractContextManager[None]],
+) -> None:
+    def learned() -> list[oddone.Detector]:
+        torch.manual_seed(0)
+        encoder = own_encoder()
+        return [
+            oddone.train(SOURCE, settings()),
+            oddone.train(SOURCE, settings(), encoder=encoder),
+            oddone.fit(SOURCE, encoder=encoder, learn_head=True),
+        ]
+
+    with switched_off():
+        inside = learned()
+    for one, other in zip(inside, learned(), strict=True):
+        assert torch.equal(one(SOURCE.images).scores, other(SOURCE.images).scores)
+        assert not any(each.is_inference() for each in one.embedder.trained.network.parameters())
 
 
 def own_encoder(channels: int = 5) -> nn.Module:

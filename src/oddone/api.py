@@ -19,7 +19,7 @@ from oddone.data import ImageSet, load
 from oddone.data.arrays import resize_images
 from oddone.detector import Calibration, Detector
 from oddone.detector.fitting import choose_evenly
-from oddone.device import choose_device
+from oddone.device import choose_device, with_gradients
 from oddone.encoders import default_image_size, frozen_network, load_network
 from oddone.errors import DataError, SettingsError
 from oddone.metrics import accuracy
@@ -48,6 +48,7 @@ from oddone.training.run_directory import run_provenance
 DEFAULT_ENCODER = "efficientnet-lite0"
 
 
+@with_gradients
 def fit(  # noqa: PLR0913  (all but one are choices with a default)
     source: ImageSet | str,
     *,
@@ -139,6 +140,7 @@ def _fit_provenance(source: ImageSet, estimate: Estimate | None, seconds: float)
     return provenance
 
 
+@with_gradients
 def train(
     source: ImageSet | str,
     settings: TrainSettings | None = None,

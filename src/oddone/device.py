@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 2**30
 
+with_gradients = torch.inference_mode(mode=False)
+"""Decorates a function that trains, in which a caller's `no_grad` or `inference_mode` is off."""
+
 
 def choose_device(name: DeviceName = "auto") -> torch.device:
     """Return the device of that name, or with "auto" the fastest that is available."""

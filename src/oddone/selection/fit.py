@@ -15,6 +15,7 @@ from oddone.detector.calibration import check_false_alarms
 from oddone.detector.fitting import choose_evenly, choose_in_proportion, training_indices
 from oddone.detector.references import References
 from oddone.detector.view_embedder import ViewEmbedder
+from oddone.device import with_gradients
 from oddone.encoders import TrainedNetwork
 from oddone.encoders.network import Centre
 from oddone.errors import DataError, SettingsError, did_you_mean
@@ -53,6 +54,7 @@ class FrozenFit(NamedTuple):
     """None where that cannot be told: with one class, or too few images to leave a class out."""
 
 
+@with_gradients
 def fit_frozen(
     trained: TrainedNetwork,
     source: ImageSet,

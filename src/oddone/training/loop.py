@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from oddone import distributed
 from oddone.data import ImageSet
-from oddone.device import choose_device
+from oddone.device import choose_device, with_gradients
 from oddone.encoders import Encoded, Network, TrainedNetwork, save_network
 from oddone.encoders.network_file import impossible_numbers, own_name
 from oddone.errors import DivergedError, SettingsWarning
@@ -78,6 +78,7 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+@with_gradients
 def train_network(  # noqa: PLR0913  (all but three are choices with a default)
     source: ImageSet,
     settings: TrainSettings,
