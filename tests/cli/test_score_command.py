@@ -445,6 +445,31 @@ def test_no_path_on_stdin_is_a_mistake(piped: Run, folder: Path) -> None:
     assert "leave the other sources out" in complained
 
 
+def test_a_closed_stdin_names_nothing(
+    run_oddone: Run, detector_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, complained = run_oddone("score", str(detector_file), "-")
+    sys.stdin.close()
+    assert code == 2
+    assert "there is nothing to score" in complained
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_rows_for_a_closed_stream_lead_nowhere(
+    run_oddone: Run,
+    detector_file: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: str,
+) -> None:
+    monkeypatch.setattr(sys, stream, None)
+    code, printed, complained = run_oddone("score", str(detector_file), str(folder))
+    getattr(sys, stream).close()
+    assert code == 0
+    assert (printed == "", complained == "") == (stream == "stdout", stream == "stderr")
+
+
 def test_paths_are_given_as_soon_as_they_are_whole() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe, os.fdopen(writing, "wb", buffering=0) as end:

@@ -73,7 +73,9 @@ def test_a_wrong_byte_in_an_archive_is_noticed(tmp_path: Path) -> None:
     content[content.index(pixels(5).tobytes()[:100]) + 50] ^= 1
     archive.write_bytes(content)
     for split in ("train", "test"):
-        with pytest.raises(DataError, match="cannot read .*: CRC check failed .*; download it"):
+        with pytest.raises(
+            DataError, match="cannot read .*: CRC check failed .*; copy or download it"
+        ):
             read_cifar10(archive, split)
 
 
@@ -165,10 +167,10 @@ def test_a_file_cut_short_is_an_error(tmp_path: Path, keep: int) -> None:
 def test_an_archive_cut_short_is_an_error(tmp_path: Path) -> None:
     archive = archived(write_cifar10(tmp_path), tmp_path / "a.tar.gz")
     archive.write_bytes(archive.read_bytes()[:20_000])
-    with pytest.raises(DataError, match=r"cannot read .* as a \.tar\.gz"):
+    with pytest.raises(DataError, match=r"cannot read .* as a tar: it is cut short"):
         read_cifar10(archive, "test")
     archive.write_text("no archive")
-    with pytest.raises(DataError, match="download it again"):
+    with pytest.raises(DataError, match="copy or download it again"):
         editions_in(archive)
 
 

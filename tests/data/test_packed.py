@@ -85,8 +85,20 @@ def test_a_damaged_tar_gives_what_is_before_the_damage_and_the_reason(tmp_path: 
     assert found[1].reason == "not an image of a known format"
     assert found[2].reason is not None
     assert "it is cut short" in found[2].reason
-    with pytest.raises(DataError, match="it is cut short; download it again"):
+    with pytest.raises(
+        DataError, match="a.tar as a tar: it is cut short; copy or download it again"
+    ):
         load(str(path), size=16)
+
+
+def test_a_packed_tar_that_was_cut_off_says_so_in_the_same_words(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.tar.gz", gzip.compress(tar_of(sample(0, "a") | sample(1, "b")))
+    path.write_bytes(whole[: len(whole) // 2])
+    wanted = f"cannot read {path} as a tar: it is cut short; copy or download it again"
+    with pytest.raises(DataError) as caught:
+        load(str(path), size=16)
+    assert str(caught.value) == wanted
+    assert list(stream(str(path), size=16))[-1].reason == wanted
 
 
 def test_a_picture_that_is_too_long_is_not_read(

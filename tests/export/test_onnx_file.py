@@ -4,15 +4,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from oddone.detector import Detector
 from oddone.errors import ArtifactError
 from oddone.export.onnx_detector import OnnxDetector
-from oddone.export.onnx_file import onnx_package, to_bytes
+from oddone.export.onnx_file import onnx_package, set_facts, to_bytes
+from oddone.export.onnx_model import facts_of
 
 pytest.importorskip("onnxscript", reason="needs oddone[onnx]")
 
@@ -38,6 +42,18 @@ def with_entry(name: str, value: object) -> Callable[[Any], None]:
                 entry.value = json.dumps(value)
 
     return change
+
+
+def test_a_class_whose_name_is_no_unicode_is_called_as_in_tables(
+    detector: Detector, onnx_path: Path, tmp_path: Path
+) -> None:
+    names = ("caf\udce9", *detector.classes[1:])
+    trained = replace(detector.embedder.trained, classes=names)
+    odd = replace(detector, embedder=replace(detector.embedder, trained=trained))
+    facts = facts_of(odd, fixed_size=False)
+    path = forged(onnx_path, tmp_path / "odd.onnx", lambda model: set_facts(model, facts))
+    assert OnnxDetector.load(path).classes == ("caf\\udce9", *names[1:])
+    assert msgspec.json.decode(msgspec.json.encode(facts))["classes"][0] == "caf\\udce9"
 
 
 def test_a_changed_bit_is_found(onnx_path: Path, tmp_path: Path) -> None:

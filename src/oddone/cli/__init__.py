@@ -9,6 +9,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
@@ -114,12 +115,21 @@ def launch(
 
 def main() -> None:
     """Run the command line and exit."""
+    _open_closed_streams()
     try:
         code = app.meta(sys.argv[1:])
     # An unknown command or option, or a command whose extra is missing: a traceback would not help.
     except (CycloptsError, OddOneError, OSError, MemoryError) as error:
         code = _print_error(error)
     sys.exit(code or 0)
+
+
+def _open_closed_streams() -> None:
+    """Let a stream that was closed, as by >&-, come from nowhere or lead there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nowhere)
 
 
 def _print_error(error: OddOneError | OSError | MemoryError | CycloptsError) -> int:

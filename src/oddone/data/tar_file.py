@@ -20,6 +20,7 @@ from oddone.files import open_regular
 BLOCK = 512
 CHUNK = 2**20
 MOST_MEMBERS = 10_000
+CUT_SHORT = "it is cut short"
 _FILE = (b"0", b"\0")
 
 
@@ -93,7 +94,7 @@ class Archive:
         while content.tell() < count:
             part = self._stream.read(min(CHUNK, count - content.tell()))
             if not part:
-                raise DamagedFileError("it is cut short")
+                raise DamagedFileError(CUT_SHORT)
             content.write(part)
         return content.getvalue()
 
@@ -167,9 +168,8 @@ def _damage_named(name: str) -> Iterator[None]:
     try:
         yield
     except (DamagedFileError, EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"cannot read {name} as a .tar.gz: {error or type(error).__name__}; download it again"
-        ) from error
+        why = CUT_SHORT if isinstance(error, EOFError) else str(error) or type(error).__name__
+        raise DataError(f"cannot read {name} as a tar: {why}; copy or download it again") from error
 
 
 def _parse_header(header: bytes) -> Member:

@@ -54,7 +54,8 @@ def facts_of(
         format=FORMAT,
         version=oddone.__version__,
         opset=OPSET,
-        classes=detector.classes,
+        # A name need not be Unicode, as a folder's; JSON must, and says it as the tables do.
+        classes=tuple(name.encode(errors="backslashreplace").decode() for name in detector.classes),
         image_size=detector.image_size,
         fixed_size=fixed_size,
         views=views,
