@@ -82,8 +82,9 @@ def cpu() -> TrainSettings:
 def mcl_classifier() -> TrainSettings:
     """Return MCL with a classifier beside it, for a laptop without a GPU.
 
-    For unseen things that are close to known ones and differ in shape, as garments do: there it is
-    far ahead of cross-entropy alone, and on pictures of many kinds behind it.
+    On sneakers and bags beside eight other garments it is far ahead of cross-entropy alone; with
+    other garments unseen, and on pictures of many kinds, it is behind
+    (docs/decisions/0006-the-cpu-preset.md).
 
     Examples
     --------
