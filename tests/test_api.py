@@ -103,8 +103,10 @@ def test_as_many_images_of_a_class_as_its_gaussian_needs_are_enough() -> None:
 
 @pytest.mark.parametrize("switched_off", [torch.no_grad, torch.inference_mode])
 def test_what_a_caller_has_switched_off_does_not_matter(
-    switched_off: Callable[[], AbstractContextManager[None]],
+    switched_off: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("oddone.selection.head.STEPS", 3)
+
     def learned() -> list[oddone.Detector]:
         torch.manual_seed(0)
         encoder = own_encoder()

@@ -145,7 +145,12 @@ def test_views_that_are_moved_are_not_taken_for_others() -> None:
 def test_a_part_of_a_set_is_not_taken_for_another_of_the_same_size() -> None:
     source = tiny_source()
     parts = [
-        replace(source, images=source.images[part], labels=source.labels[part])
+        replace(
+            source,
+            images=source.images[part],
+            labels=source.labels[part],
+            paths=source.paths[part],
+        )
         for part in (slice(0, 24), slice(24, 48))
     ]
     one, other = (

@@ -393,7 +393,9 @@ def test_500_classes_of_two_images_are_learned() -> None:
 
 
 def test_images_without_labels_are_refused(known: ImageSet) -> None:
-    with pytest.raises(DataError, match="fit on images with labels"):
+    with pytest.raises(
+        DataError, match="none of the 480 images has a label; sort them into one folder"
+    ):
         flatten(replace(known, classes=(), labels=np.full(480, -1)))
 
 
