@@ -97,6 +97,29 @@ def test_in_a_file_other_progress_is_a_line_every_ten_seconds(
     ]
 
 
+def test_in_a_file_work_that_is_done_once_more_has_a_time_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    console = Console(file=io.StringIO())
+    now = 0.0
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
+    with progress_bar(console=console) as show:
+        for now in range(1000, 1011):
+            show(100 * (now - 1000), 1000, "fitting")
+        for now in range(2000, 2011):
+            show(100 * (now - 2000), 2000, "fitting")
+    assert frames(console)[-1] == "fitting: 1,000 of 2,000 (50%), 0:10 left"
+
+
+def test_in_a_terminal_work_that_is_done_once_more_has_a_time_of_its_own() -> None:
+    console = a_terminal(80)
+    with progress_bar(after_seconds=0.0, console=console) as show:
+        for done in (0, 1000, 10, 20):
+            show(done, 1000, "fitting")
+    # Seconds are rounded up, so that none are left only where a bar has ended.
+    assert re.search(r" 2% +20/1000 (?!00:00)", frames(console)[-1])
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_other_progress_fits_the_terminal(width: int) -> None:
     console = a_terminal(width)

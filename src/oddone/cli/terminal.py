@@ -174,6 +174,7 @@ def progress_bar(
     )
     started = time.monotonic()
     tasks: dict[str, TaskID] = {}
+    rounds = _Rounds()
 
     def show(done: int, total: int, what: str) -> None:
         if time.monotonic() - started < after_seconds:
@@ -181,12 +182,30 @@ def progress_bar(
         bar.start()
         if what not in tasks:
             tasks[what] = bar.add_task(printable(what))  # it may name a folder
+        if rounds.begins_anew(done, total, what):
+            bar.reset(tasks[what])
         bar.update(tasks[what], completed=done, total=total or None)
 
     try:
         yield show
     finally:
         bar.stop()
+
+
+class _Rounds:
+    """Notices where work is done once more, as the fit of a second detector is: its time is new."""
+
+    def __init__(self) -> None:
+        self._ended: set[str] = set()
+
+    def begins_anew(self, done: int, total: int, what: str) -> bool:
+        """Return whether this work had come to its end, and is reported on again."""
+        anew = what in self._ended and done < total
+        if 0 < total <= done:
+            self._ended.add(what)
+        elif anew:
+            self._ended.discard(what)
+        return anew
 
 
 @contextmanager
@@ -221,8 +240,11 @@ def _progress_lines(console: Console) -> Callable[[int, int, str], None]:
     """Return a function that reports progress as a line every ten seconds."""
     show = line_every_ten_seconds(console)
     began: dict[str, tuple[float, int]] = {}
+    rounds = _Rounds()
 
     def report(done: int, total: int, what: str) -> None:
+        if rounds.begins_anew(done, total, what):
+            began.pop(what, None)
         start, already = began.setdefault(what, (time.monotonic(), done))
         line = f"{what}: {done:,}"
         if total:
