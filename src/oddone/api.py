@@ -18,7 +18,7 @@ from oddone import distributed
 from oddone.data import ImageSet, load
 from oddone.data.arrays import resize_images
 from oddone.detector import Calibration, Detector
-from oddone.detector.fitting import choose_evenly
+from oddone.detector.fitting import choose_evenly, too_few_images
 from oddone.device import choose_device, with_gradients
 from oddone.encoders import default_image_size, frozen_network, load_network
 from oddone.errors import DataError, SettingsError
@@ -263,11 +263,8 @@ def check_fit(source: ImageSet, settings: TrainSettings) -> None:
     for label, name in enumerate(source.classes):
         training, held_out = ((source.labels[part] == label).sum() for part in split)
         if training < needed:
-            raise DataError(
-                f"of class {name!r} the number of images to train on is {training} (and "
-                f"{held_out} held out), and its Gaussian needs at least {needed}; add images of "
-                f"that class or leave it out"
-            )
+            images = f"images to train on is {training} (and {held_out} held out)"
+            raise too_few_images(name, images, needed)
 
 
 def fit_run(

@@ -123,6 +123,12 @@ def test_what_to_expect_is_said_where_the_detectors_file_says_it(
     assert run_oddone("evaluate", str(odd), new_images) == without
 
 
+def two_files(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return two files for the numbers, and the words that name them."""
+    outs = [folder / "result.json", folder / "result.csv"]
+    return outs, [word for path in outs for word in ("--out", str(path))]
+
+
 def test_numbers_that_cannot_be_shown_are_written(
     run_oddone: Run,
     detector_file: Path,
@@ -130,8 +136,7 @@ def test_numbers_that_cannot_be_shown_are_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outs = [tmp_path / "result.json", tmp_path / "result.csv"]
-    words = [word for path in outs for word in ("--out", str(path))]
+    outs, words = two_files(tmp_path)
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -150,8 +155,7 @@ def test_a_file_that_fails_costs_neither_what_is_shown_nor_another_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    outs = [tmp_path / "result.json", tmp_path / "result.csv"]
-    words = [word for path in outs for word in ("--out", str(path))]
+    outs, words = two_files(tmp_path)
 
     def fail(path: Path, _: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -112,7 +112,13 @@ def change_member(content: bytes, place: int, value: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("place", "value", "message"),
-    [(6, 1, "images.npy is encrypted"), (8, 99, "packed by method 99"), (8, 14, "by method 14")],
+    [
+        (4, 99, "zip file version 9.9"),  # what zipfile does not implement
+        (6, 1, "images.npy is encrypted"),
+        (6, 0x20, "compressed patched data"),
+        (8, 99, "packed by method 99"),
+        (8, 14, "by method 14"),
+    ],
 )
 def test_an_archive_of_another_kind_is_named(
     tmp_path: Path, place: int, value: int, message: str

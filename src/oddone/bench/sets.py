@@ -11,6 +11,7 @@ import torch
 from oddone.data import ImageSet
 from oddone.data.cifar import editions_in
 from oddone.data.possible_schemes import possible_schemes
+from oddone.detector.fitting import too_few_images
 from oddone.errors import DataError, SettingsError
 from oddone.evaluation import labels_by_name
 from oddone.rng import stream
@@ -63,10 +64,7 @@ class BenchImages:
         for label, name in enumerate(self.training.classes):
             images = (self.training.labels == label).sum()
             if images < 2:
-                raise DataError(
-                    f"of class {name!r} the number of training images is {images}, and its "
-                    f"Gaussian needs at least 2; add images of that class or leave it out"
-                )
+                raise too_few_images(name, f"training images is {images}", 2)
         if TEST in self.oods:
             raise SettingsError(f"the OOD set {TEST!r} is called like the test; rename it")
         for name, sample in self.oods.items():

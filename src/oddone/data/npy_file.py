@@ -137,7 +137,7 @@ _DAMAGE = (
     EOFError,
     OverflowError,
     RecursionError,
-    NotImplementedError,
+    NotImplementedError,  # how zipfile says that an archive is of a later version
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,

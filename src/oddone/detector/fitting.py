@@ -186,6 +186,14 @@ def training_indices(
     return indices
 
 
+def too_few_images(name: str, images: str, needed: int) -> DataError:
+    """Return what is wrong with a class that has too few images for its Gaussian."""
+    return DataError(
+        f"of class {name!r} the number of {images}, and its Gaussian needs at least {needed}; add "
+        f"images of that class or leave it out"
+    )
+
+
 def checked_indices(
     source: ImageSet, indices: Int[np.ndarray, " some"] | None
 ) -> Int[np.ndarray, " some"]:
